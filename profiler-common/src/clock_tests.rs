@@ -4,7 +4,7 @@
 //! 100 on.
 
 use super::*;
-use crate::measured::Snapshot;
+use crate::measured::ThreadUsage;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -385,7 +385,7 @@ proptest! {
             let view = clock.view(now + 5);
             prop_assert_eq!(view.totals.iter().sum::<u64>(), view.elapsed_ns());
             // A measured function that begins or ends now: as the next tick would have it.
-            if flags == 0 && let Some(snapshot) = Snapshot::of(&clock, [0; 2], now + 5, now) {
+            if flags == 0 && let Some(snapshot) = ThreadUsage::of(&clock, [0; 2], now + 5, now) {
                 let mut ticked = clock;
                 ticked.arrive_unseen(now + 5, now);
                 ticked.tick(now + 5);

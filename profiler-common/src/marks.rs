@@ -27,7 +27,7 @@ pub const MAX_RATE_SHIFT: u32 = 16;
 /// Waits of this length or more are exactly their stack's, where it has been walked.
 pub const LONG_WAIT_NS: u64 = 1_000_000_000;
 
-/// What is known of the wait that is open, or was last: values of [`Marks::wait`].
+/// What is known of the wait that is open, or was last: values of [`ThreadMarks::wait`].
 pub mod wait {
     /// Nobody saw it begin, or inside a call: it was not walked.
     pub const UNSEEN: u32 = 0;
@@ -100,7 +100,7 @@ pub enum Ended {
     /// Into the totals that marks divide: no stack has it.
     Divided,
     /// To the stack that was walked at its switch-out. Where that cannot be kept, what
-    /// [`Marks::cannot_keep`] says.
+    /// [`ThreadMarks::cannot_keep`] says.
     Walked(WaitSums),
     /// To the row of stacks that found no room.
     NotKept(WaitSums),
@@ -111,7 +111,7 @@ pub enum Ended {
 /// The marks of one thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct ThreadMarks {
     /// The next mark of running call time: a word on the clock's total of [`Class::Syscall`].
     pub next_call_ns: u64,
     /// Marks of unwalked waits that have fallen in the current call and wait for its next look.
@@ -155,7 +155,7 @@ pub fn is_drawn(shift: u32, random: &mut impl FnMut() -> u32) -> bool {
     shift == 0 || random() & ((1 << shift) - 1) == 0
 }
 
-impl Marks {
+impl ThreadMarks {
     /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond
     /// has the chance of any other.
     #[inline(always)]
@@ -209,8 +209,8 @@ impl Marks {
     }
 
     /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be
-    /// walked. Then [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a
-    /// row. The processor affords one of `1 << walk_shift` such walks.
+    /// walked. Then [`ThreadMarks::walked`] follows outside calls, and [`ThreadMarks::keep`] if
+    /// that comes to a row. The processor affords one of `1 << walk_shift` such walks.
     #[inline(always)]
     pub fn leave(
         &mut self,

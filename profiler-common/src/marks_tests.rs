@@ -42,7 +42,7 @@ fn each_nanosecond_of_a_short_thread_has_the_same_chance() {
     let mut marks_of = [0; 8];
     let threads: u32 = 40_000;
     for _ in 0..threads {
-        let (mut clock, mut marks, mut now_ns) = (running(), Marks::default(), 1);
+        let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
         marks.start(MS, &mut random);
         for count in &mut marks_of {
             clock.enter_call(now_ns, 7);
@@ -70,7 +70,7 @@ fn calls_have_marks_by_their_length() {
     let mut found = [0; 4];
     let rounds: u32 = 2000;
     let mut random = drawn(2);
-    let (mut clock, mut marks, mut now_ns) = (running(), Marks::default(), 1);
+    let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
     marks.start(MS, &mut random);
     for _ in 0..rounds {
         for (length_ns, count) in lengths_ns.iter().zip(&mut found) {
@@ -96,7 +96,7 @@ fn looks_within_a_call_take_what_is_due_and_no_more() {
     let mut random = drawn(3);
     let mut found = 0;
     for _ in 0..200 {
-        let (mut clock, mut marks) = (running(), Marks::default());
+        let (mut clock, mut marks) = (running(), ThreadMarks::default());
         marks.start(MS, &mut random);
         clock.enter_call(1, 7);
         for step in 1..=50 {
@@ -121,7 +121,7 @@ fn the_points_of_an_unwalked_wait_fall_where_they_fall() {
     let mut found = [[0; WAITS]; 4];
     let rounds: u32 = 4000;
     let mut random = drawn(4);
-    let (mut clock, mut marks) = (running(), Marks::default());
+    let (mut clock, mut marks) = (running(), ThreadMarks::default());
     marks.start(MS, &mut random);
     clock.enter_call(2, 7);
     for _ in 0..rounds {
@@ -154,7 +154,7 @@ fn no_stretch_has_more_points_than_the_loop_takes() {
     // catch up with.
     let mut random = drawn(5);
     for min_interval_ns in [1_000, 1_001, MS, 10_000 * MS] {
-        let (mut clock, mut marks, mut now_ns) = (running(), Marks::default(), 1);
+        let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
         marks.start(min_interval_ns, &mut random);
         for step in 0..3000_u64 {
             let length_ns = min_interval_ns * (step % 97) / 11 + step * step % 1013;
@@ -180,7 +180,7 @@ fn without_an_interval_all_is_exact() {
     // Check that an interval of zero has a mark per nanosecond, every switch-out walked and every
     // wait counted once.
     let mut random = drawn(6);
-    let (mut clock, mut marks) = (running(), Marks::default());
+    let (mut clock, mut marks) = (running(), ThreadMarks::default());
     marks.start(0, &mut random);
     let mut now_ns = 1;
     for length_ns in [1, 700, 0, 5 * MS, 90_000 * MS] {
@@ -214,7 +214,7 @@ fn without_an_interval_all_is_exact() {
 fn some_switch_outs_in_quick_succession_are_walked_then_one_per_interval() {
     // Check that a rested thread is walked at eight switch-outs in a row, and in the long run once
     // per interval.
-    let mut marks = Marks::default();
+    let mut marks = ThreadMarks::default();
     let mut random = drawn(7);
     let mut walks = [0, 0];
     for step in 0..10_000 {
@@ -233,7 +233,7 @@ fn drawn_waits_stand_for_all() {
     // Check that of many waits outside calls few are walked, that their weights add up to the
     // total, and that two places with waits of different lengths have their shares.
     let mut random = drawn(8);
-    let mut marks = Marks::default();
+    let mut marks = ThreadMarks::default();
     let (mut now_ns, mut walks) = (1, 0_u64);
     let (mut weighted, mut squares) = ([0_u64; 2], 0.0);
     let lengths_ns = [12_000, 48_000];
@@ -275,7 +275,7 @@ fn drawn_waits_stand_for_all() {
 fn rare_waits_outside_calls_are_all_walked() {
     // Check that up to one wait per interval is walked without a draw, and that the weight goes
     // back to one after a rest.
-    let mut marks = Marks::default();
+    let mut marks = ThreadMarks::default();
     let mut never = || panic!("nothing is drawn");
     for step in 0..2000 {
         assert!(marks.leave(false, (1 + step) * MS, 0, MS, &mut never));
@@ -298,10 +298,10 @@ fn long_waits_are_exact_or_not_sampled() {
     let short = [LONG_WAIT_NS - 2, 1];
     let mut random = drawn(10);
     let mut end = |known, waited| {
-        let mut marks = Marks {
+        let mut marks = ThreadMarks {
             wait: known,
             wait_shift: 3,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         let ended = marks.end_wait(false, waited, MS, &mut random);
         (ended, marks.outside)
@@ -385,7 +385,7 @@ proptest! {
         // Check, under random events of clocks that may step back, that the kinds and what stacks
         // have exactly are the classes to the nanosecond, and that nothing falls due outside calls.
         let mut random = drawn(seed);
-        let (mut clock, mut marks) = (running(), Marks::default());
+        let (mut clock, mut marks) = (running(), ThreadMarks::default());
         marks.start(min_interval_ns, &mut random);
         let mut exact: Vec<WaitNs> = Vec::new();
         let mut now_ns = 1_000_000_u64;
@@ -474,12 +474,12 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
         ([4000, 7000], 10_000, 1, [4000, 6000]),
         ([4000, 7000], 0, 0, [0, 0]),
     ] {
-        let mut marks = Marks {
+        let mut marks = ThreadMarks {
             wait: wait::DRAWN,
             wait_shift: 3,
             walk_ns,
             woken_behind,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         let Ended::Walked(sums) = marks.end_wait(false, waited, MS, &mut random) else {
             panic!("a drawn wait is its stack's");
@@ -488,9 +488,9 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
         assert_eq!(sums.exact, own);
         assert_eq!(sums.weighted, divided.map(|ns| 8 * ns));
         assert_eq!(marks.outside, divided);
-        let mut passed = Marks {
+        let mut passed = ThreadMarks {
             wait: wait::PASSED,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         assert_eq!(
             passed.end_wait(false, waited, MS, &mut random),

@@ -1,8 +1,8 @@
 //! Exact functions: calls of chosen functions and their times, from entry to exit.
 //!
-//! A probe at a function's entry and one at each of its exits drive the [`Frames`] of the thread,
-//! with a snapshot of the thread's clock each. Nothing here knows how a probe is made. The kernel
-//! program drives this code, and so do the host tests.
+//! A probe at a function's entry and one at each of its exits drive the [`ShadowStack`] of the
+//! thread, with a snapshot of the thread's clock each. Nothing here knows how a probe is made. The
+//! kernel program drives this code, and so do the host tests.
 
 pub mod callers;
 pub mod frames;
@@ -12,7 +12,7 @@ pub mod row;
 use crate::clock::{CLASS_COUNT, Class, ClassNs, NO_CALL, Phase, ThreadClock, UNTRACED};
 
 pub use callers::{CallerKey, CallerRow, MAX_CALLERS, OTHER_CALLERS};
-pub use frames::{Frame, Frames, MAX_DEPTH, Rows};
+pub use frames::{CallFrame, MAX_DEPTH, Rows, ShadowStack};
 pub use row::{Extremes, MeasuredRow};
 
 /// How a call was probed, which decides what its probes cost: a bit each for an exit (or, where
@@ -92,7 +92,7 @@ pub const fn probe_kind(cookie: Cookie) -> usize {
 /// What a thread has had of everything, at one moment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct ThreadUsage {
     /// Time by class, the open interval closed.
     pub times: ClassNs,
     /// Minor and major page faults. Modulo 2^32.
@@ -103,7 +103,7 @@ pub struct Snapshot {
     pub padding: u32,
 }
 
-impl Snapshot {
+impl ThreadUsage {
     /// Of a thread that is on its processor, in user mode, at `now_ns`; the last switch seen on it
     /// was at `since_ns` (0: none is known). Where the thread was not seen to come, it came as
     /// [`ThreadClock::arrive_unseen`] will have it. `None`: the thread is not observed.
@@ -191,4 +191,4 @@ pub struct MeasuredKey {
 
 const _: () = assert!(size_of::<MeasuredThread>() == 16);
 const _: () = assert!(size_of::<MeasuredKey>() == 32);
-const _: () = assert!(size_of::<Snapshot>() == 56);
+const _: () = assert!(size_of::<ThreadUsage>() == 56);

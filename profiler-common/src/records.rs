@@ -8,7 +8,7 @@ use crate::kinds::{MARKS, TICKS, WaitNs};
 #[cfg(doc)]
 use crate::limits::UNTRACED_CALL;
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
-use crate::marks::{Marks, WaitSums};
+use crate::marks::{ThreadMarks, WaitSums};
 use crate::walk_budget::WalkBudget;
 
 /// [`TaskRef::slot`]: the thread has no record.
@@ -165,8 +165,8 @@ pub struct ThreadRecord {
     /// State and totals.
     pub clock: ThreadClock,
     /// What stands for them.
-    pub marks: Marks,
-    /// User stack of the current wait, where it was walked ([`Marks::wait`] says whether).
+    pub marks: ThreadMarks,
+    /// User stack of the current wait, where it was walked ([`ThreadMarks::wait`] says whether).
     pub away_user: u64,
     /// Kernel stack of the current wait.
     pub away_kernel: u64,
@@ -200,7 +200,7 @@ pub struct ThreadRecord {
     /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
     /// switched out next.
     pub left: LeftCall,
-    /// Rows of [`SyscallRow`]s by system-call number modulo the size; each checked before use.
+    /// Rows of [`SyscallRecord`]s by system-call number modulo the size; each checked before use.
     pub call_rows: [u32; CALL_CACHE],
     /// The thread's name, zero-terminated.
     pub comm: [u8; COMM_BYTES],
@@ -233,7 +233,7 @@ pub struct LeftCall {
 /// Counts of one system call of one thread. Grows as long as the thread lives.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SyscallRow {
+pub struct SyscallRecord {
     /// The thread's slot; [`NO_SLOT`]: the row is free.
     pub slot: u32,
     /// System-call number.
@@ -401,7 +401,7 @@ const _: () = assert!(size_of::<TaskRef>() == 24);
 const _: () = assert!(size_of::<OnProcessor>() == 112);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
-const _: () = assert!(size_of::<SyscallRow>() == 48);
+const _: () = assert!(size_of::<SyscallRecord>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
 const _: () = assert!(size_of::<SumValue>() == 136);
@@ -412,13 +412,13 @@ const _: () = assert!(size_of::<Control>() == 40);
 
 #[cfg(feature = "user")]
 mod pod {
-    use super::{Control, Reserve, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord};
+    use super::{Control, Reserve, SumKey, SumValue, SyscallKey, SyscallRecord, ThreadRecord};
 
     // SAFETY: `#[repr(C)]`, only integers and arrays of them, no implicit padding (sizes asserted
     // above).
     unsafe impl aya::Pod for ThreadRecord {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for SyscallRow {}
+    unsafe impl aya::Pod for SyscallRecord {}
     // SAFETY: as above.
     unsafe impl aya::Pod for SyscallKey {}
     // SAFETY: as above.
@@ -440,7 +440,7 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::CallerRow {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for crate::measured::Frames {}
+    unsafe impl aya::Pod for crate::measured::ShadowStack {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::spans::PlaceAction {}
     // SAFETY: as above.

@@ -12,8 +12,8 @@ mod tables;
 
 pub use failure::{UnwindFailure, WALK_ENDS};
 pub use return_probe::{
-    KnownProbes, MAX_PENDING_RETURNS, OutOfLine, PendingReturn, Probes, is_in_probes, leave_probes,
-    trampoline_row,
+    KnownProbes, MAX_PENDING_RETURNS, OutOfLine, PendingReturn, ReturnInstances, is_in_probes,
+    leave_probes, trampoline_row,
 };
 pub use row::{
     FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_MIN, FRAME_UNCHANGED, MAX_PAGE_ROWS, PAGE_BITS,

@@ -34,6 +34,6 @@ pub use source::{
 };
 pub use spending::Spending;
 pub use status::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost,
     ProfileMemory, ProgramCost, ReplayOf, Status, Unwinding,
 };

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::config::duration;
+use crate::error_chain::ErrorChain;
 
 pub use record::RecordArgs;
 pub use top::{TopArgs, TopSort, TopWindow};
@@ -135,23 +136,7 @@ impl LogLevel {
 /// repetition.
 #[must_use]
 pub fn failure_sentence(error: &anyhow::Error) -> String {
-    let mut sentence = String::new();
-    for cause in error.chain() {
-        let cause = cause
-            .to_string()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
-        // Many errors already repeat their source in their own text.
-        if cause.is_empty() || sentence.contains(&cause) {
-            continue;
-        }
-        if !sentence.is_empty() {
-            sentence.push_str(": ");
-        }
-        sentence.push_str(&cause);
-    }
-    sentence
+    ErrorChain(error.as_ref()).to_string()
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ use thiserror::Error;
 pub use sample::{documentation, sample};
 pub use section::SettingKey;
 pub use settings::{
-    Config, Http, Instrumentation, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls,
+    Config, Http, InstrumentationSettings, LimitSettings, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics,
+    SystemCalls,
 };
 use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
 
@@ -180,7 +181,7 @@ impl Config {
         if let Some(frequency_hz) = typed {
             let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
             self.frequency_hz =
-                kinds::Kind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
+                kinds::SettingKind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
                     ConfigError::Option {
                         option: "--frequency-hz",
                         sentence,

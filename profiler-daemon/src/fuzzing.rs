@@ -23,7 +23,7 @@ const MAX_NS: u64 = 5_000_000_000;
 
 /// Gives a function its input, and fails when it takes too long: by the time that it ran, as the
 /// machine may have other things to do.
-fn in_time(read: Target, bytes: &[u8]) {
+fn in_time(read: FuzzTarget, bytes: &[u8]) {
     let start_ns = thread_ns();
     read(bytes);
     let took_ns = thread_ns() - start_ns;
@@ -31,7 +31,7 @@ fn in_time(read: Target, bytes: &[u8]) {
 }
 
 /// A function that is given bytes from outside.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 macro_rules! targets {
     ($($(#[doc = $doc:literal])+ $name:ident => $function:expr;)+) => {
@@ -40,7 +40,7 @@ macro_rules! targets {
         })+
 
         /// All of them by name.
-        pub const TARGETS: &[(&str, Target)] = &[$((stringify!($name), $name)),+];
+        pub const TARGETS: &[(&str, FuzzTarget)] = &[$((stringify!($name), $name)),+];
     };
 }
 
@@ -138,7 +138,8 @@ fn read_proc_text(text: &[u8]) {
     let mut table = ModuleTable::new();
     let modules = KernelModules::parse(text, &mut table);
     for address in [0, 0xffff_ffff_c000_0000, u64::MAX] {
-        assert_eq!(modules.place(VirtualAddress::new(address)).offset, address);
+        let address = VirtualAddress::new(address);
+        assert_eq!(modules.place(address).offset.in_memory(), address);
     }
     proc_fs::fuzzing::check(text);
     quota::fuzzing::check(text);

@@ -4,6 +4,8 @@
 //! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks
 //! that. (Each line stands alone, so that rustfmt leaves the order as it is.)
 
+pub mod error_chain;
+
 pub mod units;
 
 pub mod sys;

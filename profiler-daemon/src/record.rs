@@ -31,14 +31,14 @@ use crate::config::targets::Targets;
 use crate::export::measured::write_measured;
 use crate::http::Client;
 use crate::report::Window;
-use crate::stages::{self, Attached};
+use crate::stages::{self, StartOutcome};
 use crate::sys::heap;
 
 use ending::{Left, Signals};
 use output::Output;
 use target::Recorded;
-use traced::Traced;
-use wanted::Wanted;
+use traced::TracedFunctions;
+use wanted::OutputRequest;
 use write::WrittenReport;
 
 /// Records as was typed, and answers the exit code: the command's, where there is one, else 0.
@@ -48,8 +48,8 @@ use write::WrittenReport;
 pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     heap::tune();
     let mut config = args.resolve()?;
-    let wanted = Wanted::read(args, config.frequency_hz)?;
-    let traced = Traced::read(args)?;
+    let wanted = OutputRequest::read(args, config.frequency_hz)?;
+    let traced = TracedFunctions::read(args)?;
     let connected = args.connect.as_deref().map(Client::at).transpose();
     let connected = connected.map_err(|form| anyhow!("--connect {form}"))?;
     // What cannot be written is told before anything was recorded.
@@ -104,10 +104,10 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
 /// From the start of the kernel programs to the written report. Answers what is left to wait for.
 async fn record(
     args: &RecordArgs,
-    (mut recorded, mut traced): (Recorded, Option<Traced>),
-    wanted: &Wanted,
+    (mut recorded, mut traced): (Recorded, Option<TracedFunctions>),
+    wanted: &OutputRequest,
     output: Output,
-    attached: &mut Attached,
+    attached: &mut StartOutcome,
     live: &Arc<Live>,
     signals: &mut Signals,
 ) -> anyhow::Result<Left> {
@@ -172,7 +172,7 @@ async fn record(
 }
 
 /// Measures functions that come to be there later. Returns only if that fails.
-async fn follow(traced: &mut Option<Traced>, live: &Live) -> anyhow::Result<()> {
+async fn follow(traced: &mut Option<TracedFunctions>, live: &Live) -> anyhow::Result<()> {
     match traced {
         Some(traced) => traced.follow(live).await,
         None => std::future::pending().await,

@@ -61,17 +61,17 @@ const LINE_WORKER: ChildLimits = ChildLimits {
 };
 
 /// What works less well than it should: what, and why.
-pub type Degraded = Vec<(String, String)>;
+pub type DegradedParts = Vec<(String, String)>;
 
 /// Tells what works less well, once the kernel programs are attached; or why they are not.
-pub type Attached = oneshot::Receiver<anyhow::Result<Degraded>>;
+pub type StartOutcome = oneshot::Receiver<anyhow::Result<DegradedParts>>;
 
 /// The stages, each on its thread.
 pub struct Stages {
     /// Asks them.
     pub access: Access,
     /// Whether the kernel programs are attached.
-    pub attached: Attached,
+    pub attached: StartOutcome,
     collector: OwnThread,
     /// The thread that makes unwind tables, which ends after the collector's, where there is one.
     unwind: oneshot::Receiver<OwnThread>,
@@ -96,7 +96,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
         let config = config.clone();
         let life = heartbeat.clone();
         let work = move || {
-            let mut degraded = Degraded::new();
+            let mut degraded = DegradedParts::new();
             if let Err(error) = open_files {
                 degraded.push((
                     "open files".to_owned(),
@@ -198,15 +198,15 @@ fn build(
     config: &Config,
     parts: CollectorParts,
     waker: Arc<Waker>,
-    degraded: &mut Degraded,
+    degraded: &mut DegradedParts,
 ) -> anyhow::Result<Collector> {
     let mut kernel = Kernel::start(KernelSettings {
         frequency_hz: config.frequency_hz,
         min_interval_ns: config.min_interval_ns,
         system_calls: match config.system_calls {
-            SystemCalls::Auto | SystemCalls::All => kernel::SystemCalls::All,
-            SystemCalls::Targets => kernel::SystemCalls::Named,
-            SystemCalls::Off => kernel::SystemCalls::Off,
+            SystemCalls::Auto | SystemCalls::All => kernel::TracedSystemCalls::All,
+            SystemCalls::Targets => kernel::TracedSystemCalls::Named,
+            SystemCalls::Off => kernel::TracedSystemCalls::Off,
         },
         max_threads: config.limits.max_threads,
         stacks_per_drain: config.limits.stack_entries,
@@ -303,7 +303,7 @@ fn table_worker(
     config: &Config,
     options: UnwindOptions,
     waker: Arc<Waker>,
-    degraded: &mut Degraded,
+    degraded: &mut DegradedParts,
 ) -> anyhow::Result<(TableWorker, OwnThread)> {
     let folder = config.state_directory.join("unwind");
     let cache = match TableCache::open(&folder, config.limits.unwind_cache_bytes) {

@@ -32,7 +32,7 @@ use answer::{DottedTexts, ScreenAnswer};
 use peer::Peer;
 use question::ScreenQuestion;
 use screen::TakenScreen;
-use state::{Change, State};
+use state::{KeyEffect, State};
 
 /// The width of what is printed once, columns.
 const PRINTED_COLUMNS: u16 = 120;
@@ -173,15 +173,15 @@ async fn show(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
         let may_ask = asking.is_none() && state.asks();
         tokio::select! {
             event = screen.next() => match state.hear(&event.context("the terminal is gone")?) {
-                Change::None => {}
+                KeyEffect::None => {}
                 // What is on its way is about something else.
-                Change::Question => {
+                KeyEffect::Question => {
                     if let Some(old) = asking.take() {
                         old.abort();
                     }
                     next = Instant::now();
                 }
-                Change::Quit => return Ok(()),
+                KeyEffect::Quit => return Ok(()),
             },
             answer = answered(&mut asking) => {
                 asking = None;

@@ -11,4 +11,4 @@ mod number;
 mod positions;
 
 pub use instants::{BootNs, MonoNs, UnixNs};
-pub use positions::{FileOffset, ModuleAddress, VirtualAddress};
+pub use positions::{FileOffset, ModuleAddress, ModuleOffset, VirtualAddress};

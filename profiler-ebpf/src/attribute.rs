@@ -22,7 +22,7 @@ use crate::task::{self, Task};
 
 /// At which kind of event the stack is walked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum WalkEvent {
     /// On a timer tick: a sample. The thread may be anywhere.
     Tick,
     /// On a timer tick that interrupted an update of the thread's record: a sample only.
@@ -54,7 +54,7 @@ pub fn walk(
     task: Task,
     record: &mut ThreadRecord,
     slot: u32,
-    moment: Moment,
+    moment: WalkEvent,
     (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
@@ -68,7 +68,7 @@ pub fn walk(
     let event = (moment, tick, shift);
     let kept = walk_and_add(ctx, task, record, &mut key, event, control).is_some();
     // A tick within an update does not know when it began: the update's own walk has its time.
-    if moment != Moment::NestedTick
+    if moment != WalkEvent::NestedTick
         && let Some(current) = task::on_processor()
     {
         // SAFETY: takes nothing.
@@ -76,7 +76,7 @@ pub fn walk(
         let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
-        if matches!(moment, Moment::Enter | Moment::Leave) {
+        if matches!(moment, WalkEvent::Enter | WalkEvent::Leave) {
             current.call_walks_ns += cost_ns;
         }
     }
@@ -89,7 +89,7 @@ fn walk_and_add(
     task: Task,
     record: &mut ThreadRecord,
     key: &mut SumKey,
-    (moment, tick, shift): (Moment, Option<Tick>, u32),
+    (moment, tick, shift): (WalkEvent, Option<Tick>, u32),
     control: &Control,
 ) -> Option<()> {
     count(Counter::Walks);
@@ -140,8 +140,8 @@ fn walk_and_add(
         }
         row.tick_excess = row.tick_excess.saturating_add(excess(1, shift));
     }
-    let looks = moment != Moment::NestedTick
-        && (moment == Moment::Leave || moment == Moment::Exit || is_inside(&record.clock));
+    let looks = moment != WalkEvent::NestedTick
+        && (moment == WalkEvent::Leave || moment == WalkEvent::Exit || is_inside(&record.clock));
     if !looks {
         return if kept { Some(()) } else { None };
     }
@@ -183,7 +183,15 @@ pub fn walk_entry(
     control: &Control,
 ) {
     record.entry_ns = 0;
-    match walk(ctx, task, record, slot, Moment::Enter, (None, 0), control) {
+    match walk(
+        ctx,
+        task,
+        record,
+        slot,
+        WalkEvent::Enter,
+        (None, 0),
+        control,
+    ) {
         Some(key) => {
             record.entry_user = key.user;
             record.entry_end = key.end;

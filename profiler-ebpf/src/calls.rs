@@ -6,7 +6,7 @@ use profiler_common::Counter;
 use profiler_common::clock::FinishedCall;
 use profiler_common::kinds::{BLOCKED, RUNNABLE, WaitNs};
 use profiler_common::limits::CALL_CACHE;
-use profiler_common::records::{LeftCall, SyscallKey, SyscallRow, ThreadRecord};
+use profiler_common::records::{LeftCall, SyscallKey, SyscallRecord, ThreadRecord};
 
 use crate::counters::count;
 use crate::maps::{CALL_ROW_INDEX, CALL_ROWS_BY_INDEX, FREE_CALL_ROWS};
@@ -78,7 +78,7 @@ pub fn count_left(record: &mut ThreadRecord, slot: u32) {
 
 /// The row of that number: from the cache, else from the index, else a new one.
 #[inline(always)]
-fn row(record: &mut ThreadRecord, slot: u32, number: u32) -> Option<&'static mut SyscallRow> {
+fn row(record: &mut ThreadRecord, slot: u32, number: u32) -> Option<&'static mut SyscallRecord> {
     let place = number as usize & (CALL_CACHE - 1);
     if let Some(row) = at(record.call_rows[place])
         && row.slot == slot
@@ -98,7 +98,7 @@ fn row(record: &mut ThreadRecord, slot: u32, number: u32) -> Option<&'static mut
 
 /// The row at an index.
 #[inline(always)]
-fn at(index: u32) -> Option<&'static mut SyscallRow> {
+fn at(index: u32) -> Option<&'static mut SyscallRecord> {
     let row = CALL_ROWS_BY_INDEX.get_ptr_mut(index)?;
     // SAFETY: an element of an array map, written only on the processor of its thread.
     Some(unsafe { &mut *row })

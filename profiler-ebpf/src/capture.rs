@@ -13,7 +13,7 @@ use profiler_common::records::{
 };
 use profiler_common::unwind::{HASH_SEED, StackEnd, WalkState, hash_frame, stack_id};
 
-use crate::attribute::Moment;
+use crate::attribute::WalkEvent;
 use crate::counters::{self, count};
 use crate::maps::{SCRATCH, STACKS};
 use crate::task::Task;
@@ -36,13 +36,13 @@ pub struct Scratch {
 
 /// The scratch record of this processor and of the program that walks at that moment.
 #[inline(always)]
-pub fn scratch(moment: Moment) -> Option<&'static mut Scratch> {
+pub fn scratch(moment: WalkEvent) -> Option<&'static mut Scratch> {
     let program = match moment {
-        Moment::Tick | Moment::NestedTick => 0,
-        Moment::SwitchOut => 1,
-        Moment::Enter => 2,
-        Moment::Leave => 3,
-        Moment::Exit => 4,
+        WalkEvent::Tick | WalkEvent::NestedTick => 0,
+        WalkEvent::SwitchOut => 1,
+        WalkEvent::Enter => 2,
+        WalkEvent::Leave => 3,
+        WalkEvent::Exit => 4,
     };
     let scratch = SCRATCH.get_ptr_mut(program)?;
     // SAFETY: this processor's element, for one program, which does not run a second time on a
@@ -61,16 +61,16 @@ pub fn is_user_mode(ctx: *mut c_void) -> bool {
 
 /// Is the user stack that of the entry of the thread's call, which was walked?
 #[inline(always)]
-pub fn is_in_walked_entry(ctx: *mut c_void, record: &ThreadRecord, moment: Moment) -> bool {
+pub fn is_in_walked_entry(ctx: *mut c_void, record: &ThreadRecord, moment: WalkEvent) -> bool {
     record.entry_ns != 0
         && record.entry_ns == record.clock.call_entered_ns
-        && (moment == Moment::Leave || is_inside(&record.clock))
+        && (moment == WalkEvent::Leave || is_inside(&record.clock))
         && !(is_tick(moment) && is_user_mode(ctx))
 }
 
 #[inline(always)]
-fn is_tick(moment: Moment) -> bool {
-    moment == Moment::Tick || moment == Moment::NestedTick
+fn is_tick(moment: WalkEvent) -> bool {
+    moment == WalkEvent::Tick || moment == WalkEvent::NestedTick
 }
 
 /// Walks the current thread, in a call that was `entered` where a walk was made or not. Returns
@@ -81,11 +81,11 @@ pub fn walk(
     task: Task,
     record: &ThreadRecord,
     slot: u32,
-    (moment, entered): (Moment, bool),
+    (moment, entered): (WalkEvent, bool),
     scratch: &mut Scratch,
 ) -> SumKey {
     let is_tick = is_tick(moment);
-    let mut in_kernel = moment == Moment::SwitchOut || moment == Moment::Exit;
+    let mut in_kernel = moment == WalkEvent::SwitchOut || moment == WalkEvent::Exit;
     let head = &mut scratch.stack.head;
     head.user = 0;
     head.kernel = 0;
@@ -132,7 +132,7 @@ pub fn walk(
     } else {
         key.end |= stack.head.image;
     }
-    if moment == Moment::NestedTick {
+    if moment == WalkEvent::NestedTick {
         // It may have interrupted the thread's work on a row: it has rows of its own.
         key.end |= NESTED_TICK;
     }

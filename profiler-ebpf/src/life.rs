@@ -9,7 +9,7 @@ use profiler_common::Counter;
 use profiler_common::clock::Phase;
 use profiler_common::records::{Control, EVALUATE_ITSELF, GONE_SLOT, NO_SLOT};
 
-use crate::attribute::{self, Moment};
+use crate::attribute::{self, WalkEvent};
 use crate::calls;
 use crate::counters::count;
 use crate::evaluate::{self, Found};
@@ -153,7 +153,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
                 task,
                 record,
                 slot,
-                Moment::Exit,
+                WalkEvent::Exit,
                 (None, 0),
                 control,
             );

@@ -12,7 +12,7 @@ use profiler_common::limits::{
 };
 use profiler_common::outside::{Look, OutsideStack};
 use profiler_common::records::{
-    Control, OnProcessor, Reserve, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
+    Control, OnProcessor, Reserve, SumKey, SumValue, SyscallKey, SyscallRecord, ThreadRecord,
 };
 use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
@@ -70,7 +70,7 @@ pub static FILTER_LOCKS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
 /// call, on the thread's processor. Reader: the daemon, through a mapping. Size: some calls per
 /// thread record (`limits::CALLS_PER_THREAD`).
 #[map]
-pub static CALL_ROWS_BY_INDEX: Array<SyscallRow> =
+pub static CALL_ROWS_BY_INDEX: Array<SyscallRecord> =
     Array::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, BPF_F_MMAPABLE);
 
 /// Key: slot and system-call number. Value: index of the row. Writers: the programs insert, the

@@ -20,8 +20,8 @@ use profiler_common::limits::{
 };
 use profiler_common::measured::row::CompleteCall;
 use profiler_common::measured::{
-    CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MAX_CALLERS, MeasuredKey, MeasuredRow,
-    MeasuredThread, OTHER_CALLERS, PROBE_KINDS, Rows, Snapshot, probe_kind,
+    CALIBRATION, CallerKey, CallerRow, Cookie, MAX_CALLERS, MeasuredKey, MeasuredRow,
+    MeasuredThread, OTHER_CALLERS, PROBE_KINDS, Rows, ShadowStack, ThreadUsage, probe_kind,
 };
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, ThreadRecord};
 
@@ -33,7 +33,7 @@ use crate::task::{self, Task, control};
 /// threads are not measured (counted). Not preallocated: nobody measures, mostly; before Linux 6.1
 /// the daemon makes another in its place that is, as of all these, when somebody does.
 #[map]
-static MEASURED_FRAMES: HashMap<MeasuredThread, Frames> =
+static MEASURED_FRAMES: HashMap<MeasuredThread, ShadowStack> =
     HashMap::with_max_entries(MAX_MEASURED_THREADS, BPF_F_NO_PREALLOC);
 
 /// Key: thread, program and function. Value: its calls. Writer: the thread, by this program.
@@ -66,7 +66,7 @@ static MEASURED_PIDS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_MEASURED
 #[map]
 pub static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
-static NO_FRAMES: Frames = Frames::EMPTY;
+static NO_FRAMES: ShadowStack = ShadowStack::EMPTY;
 static NO_CALLS: MeasuredRow = MeasuredRow::EMPTY;
 static NO_CALLER: CallerRow = CallerRow::EMPTY;
 
@@ -109,7 +109,7 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
     // see that it is small (that of 5.15 forgets what was found of a copy).
     let kind = core::hint::black_box(probe_kind(cookie)) & (PROBE_KINDS - 1);
     if cookie.exit {
-        let mut now = Snapshot::default();
+        let mut now = ThreadUsage::default();
         if !snapshot(record, task, &mut now) {
             return None;
         }
@@ -130,7 +130,7 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
         frames.count(cookie.function, caller, kind, &mut rows);
     } else if frames.enter(cookie.function, sp, caller, &mut rows) {
         // Last: what comes before is not the call's.
-        let mut now = Snapshot::default();
+        let mut now = ThreadUsage::default();
         if snapshot(record, task, &mut now) {
             frames.started(&now);
         } else {
@@ -195,7 +195,7 @@ enum Read {
 /// which Linux 6.1 refuses (a back-edge that is no jump). Into a place that holds something: of an
 /// `Option` without a value the compiler copies what was never written, which 5.15 refuses.
 #[inline(always)]
-fn snapshot(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> bool {
+fn snapshot(record: &ThreadRecord, task: Task, now: &mut ThreadUsage) -> bool {
     let mut read = read_once(record, task, now);
     if read == Read::Torn {
         read = read_once(record, task, now);
@@ -214,7 +214,7 @@ fn snapshot(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> bool {
 
 /// One try.
 #[inline(always)]
-fn read_once(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> Read {
+fn read_once(record: &ThreadRecord, task: Task, now: &mut ThreadUsage) -> Read {
     // SAFETY: a word of the record. Volatile and fenced, so that the copy stays between the two
     // readings.
     let before = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
@@ -222,7 +222,7 @@ fn read_once(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> Read {
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let since_ns = task::on_processor().map_or(0, |current| current.since_ns);
-    let is_observed = match Snapshot::of(&record.clock, task.faults(), now_ns, since_ns) {
+    let is_observed = match ThreadUsage::of(&record.clock, task.faults(), now_ns, since_ns) {
         Some(found) => {
             *now = found;
             true
@@ -253,14 +253,14 @@ fn thread_of(record: &ThreadRecord) -> MeasuredThread {
 /// The thread's open calls; with `create`, made where there are none. `None`: none, or no room
 /// (counted).
 #[inline(always)]
-fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut Frames> {
+fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut ShadowStack> {
     let thread = thread_of(record);
     let found = MEASURED_FRAMES.get_ptr_mut(thread);
     let found = match found {
         Some(found) => Some(found),
         None if create => {
             // By its place: it is larger than the program stack.
-            let empty: &Frames = &NO_FRAMES;
+            let empty: &ShadowStack = &NO_FRAMES;
             MEASURED_FRAMES.insert(thread, empty, NEW_ONLY).ok();
             let made = MEASURED_FRAMES.get_ptr_mut(thread);
             if made.is_none() {
@@ -276,7 +276,7 @@ fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut Frames> {
 
 /// If the thread has executed another program since: the calls of the last one are over.
 #[inline(always)]
-fn end_last_program(frames: &mut Frames, record: &ThreadRecord) {
+fn end_last_program(frames: &mut ShadowStack, record: &ThreadRecord) {
     let mut rows = ThreadRows {
         record,
         exec_count: frames.exec_count,

@@ -6,7 +6,9 @@ use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_loop;
 use core::ffi::c_void;
 use profiler_common::outside::Look;
-use profiler_common::unwind::{MAX_PENDING_RETURNS, OutOfLine, PendingReturn, Probes, WalkState};
+use profiler_common::unwind::{
+    MAX_PENDING_RETURNS, OutOfLine, PendingReturn, ReturnInstances, WalkState,
+};
 
 use crate::settings;
 use crate::task::Task;
@@ -84,7 +86,7 @@ struct ProbeSearch {
     walk: *mut WalkState,
 }
 
-impl Probes for WalkProbes<'_> {
+impl ReturnInstances for WalkProbes<'_> {
     #[inline(always)]
     fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn> {
         self.0.wanted_slots = slots;

@@ -12,7 +12,7 @@ use profiler_common::clock::{UNTRACED, Wake};
 use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{Control, OnProcessor, idle};
 
-use crate::attribute::{self, Moment};
+use crate::attribute::{self, WalkEvent};
 use crate::calls;
 use crate::counters::count;
 use crate::evaluate::{self, Found};
@@ -97,7 +97,7 @@ fn leave(
             task,
             record,
             slot,
-            Moment::SwitchOut,
+            WalkEvent::SwitchOut,
             (None, 0),
             control,
         );

@@ -10,7 +10,7 @@ use profiler_common::call_numbers;
 use profiler_common::marks::is_inside;
 use profiler_common::records::{Control, OnProcessor, REF_CALLS, ThreadRecord};
 
-use crate::attribute::{self, Moment};
+use crate::attribute::{self, WalkEvent};
 use crate::calls;
 use crate::counters::count;
 use crate::evaluate::{self, Found};
@@ -64,7 +64,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                         Task::current(),
                         record,
                         slot,
-                        Moment::Leave,
+                        WalkEvent::Leave,
                         (None, shift),
                         control,
                     );

@@ -9,7 +9,7 @@ use profiler_common::clock::NO_CALL;
 use profiler_common::marks::{is_drawn, tick_kind};
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_TARGET};
 
-use crate::attribute::{self, Moment};
+use crate::attribute::{self, WalkEvent};
 use crate::capture;
 use crate::counters::count;
 use crate::evaluate;
@@ -79,7 +79,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             task,
             record,
             slot,
-            Moment::NestedTick,
+            WalkEvent::NestedTick,
             (Some(kind), shift),
             control,
         );
@@ -104,7 +104,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 task,
                 record,
                 slot,
-                Moment::Tick,
+                WalkEvent::Tick,
                 (Some(kind), shift),
                 control,
             );

@@ -12,7 +12,7 @@
 //! sees each turn once.
 
 use super::row::{CompleteCall, MeasuredRow};
-use super::{PROBE_KINDS, Snapshot, add, less};
+use super::{PROBE_KINDS, ThreadUsage, add, less};
 use crate::clock::ClassNs;
 
 /// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
@@ -26,17 +26,17 @@ const MAX_PASSED_OVER: usize = 8;
 /// Stack pointers further apart than this are on different stacks.
 const STACK_BYTES: u64 = 1 << 20;
 
-/// [`Frame::flags`]: no other call of the function was open when it began.
+/// [`CallFrame::flags`]: no other call of the function was open when it began.
 const OUTERMOST: u32 = 1;
-/// [`Frame::flags`]: its caller ended before it.
+/// [`CallFrame::flags`]: its caller ended before it.
 const ORPHAN: u32 = 2;
-/// [`Frame::flags`]: system calls were not traced at its entry.
+/// [`CallFrame::flags`]: system calls were not traced at its entry.
 const UNTRACED_ENTRY: u32 = 4;
 
 /// A call that is open.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct CallFrame {
     /// The stack pointer at its entry: where its return address lies.
     pub sp: u64,
     /// Where it returns to.
@@ -56,14 +56,14 @@ pub struct Frame {
     probes_direct: [u32; PROBE_KINDS],
 }
 
-/// See [`Frame::below`], [`Frame::probes_below`], [`Frame::probes_direct`].
+/// See [`CallFrame::below`], [`CallFrame::probes_below`], [`CallFrame::probes_direct`].
 struct MadeBelow {
     times: ClassNs,
     probes: [u32; PROBE_KINDS],
     direct: [u32; PROBE_KINDS],
 }
 
-impl Frame {
+impl CallFrame {
     /// What a call that it made and that nobody saw end had made is its own.
     #[inline(always)]
     fn take_over(&mut self, made: &MadeBelow) {
@@ -74,10 +74,10 @@ impl Frame {
 }
 
 /// The open calls of a thread. All zero: none. Written by the thread itself; the daemon reads
-/// [`Frames::depth`] once the thread is gone.
+/// [`ShadowStack::depth`] once the thread is gone.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frames {
+pub struct ShadowStack {
     /// Places in use.
     pub depth: u32,
     /// Where a loop is.
@@ -87,7 +87,7 @@ pub struct Frames {
     /// Place of a frame that was looked for, plus 1; 0 = none.
     found: u32,
     /// The places, outermost first.
-    pub frames: [Frame; MAX_DEPTH],
+    pub frames: [CallFrame; MAX_DEPTH],
 }
 
 /// Finds what is known of a function's calls in this thread; `None`: there is no room (which the
@@ -108,14 +108,14 @@ pub trait Rows {
     fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall);
 }
 
-impl Frames {
+impl ShadowStack {
     /// No open calls.
     pub const EMPTY: Self = Self {
         depth: 0,
         cursor: 0,
         exec_count: 0,
         found: 0,
-        frames: [Frame {
+        frames: [CallFrame {
             sp: 0,
             caller: 0,
             function: 0,
@@ -128,9 +128,10 @@ impl Frames {
         }; MAX_DEPTH],
     };
 
-    /// A call begins, after [`Frames::drop_dead`]. True if it has a place: [`Frames::started`] is
-    /// then to follow with the thread's times, as late as can be. `kind` is not asked for where
-    /// exits are probed: the exit tells. `caller` is where it returns to.
+    /// A call begins, after [`ShadowStack::drop_dead`]. True if it has a place:
+    /// [`ShadowStack::started`] is then to follow with the thread's times, as late as can be.
+    /// `kind` is not asked for where exits are probed: the exit tells. `caller` is where it returns
+    /// to.
     #[inline(always)]
     pub fn enter(&mut self, function: u32, sp: u64, caller: u64, rows: &mut impl Rows) -> bool {
         let depth = word(&self.depth);
@@ -166,9 +167,9 @@ impl Frames {
         true
     }
 
-    /// The times at which the call begins that [`Frames::enter`] has given a place.
+    /// The times at which the call begins that [`ShadowStack::enter`] has given a place.
     #[inline(always)]
-    pub fn started(&mut self, snapshot: &Snapshot) {
+    pub fn started(&mut self, snapshot: &ThreadUsage) {
         let depth = word(&self.depth);
         if depth == 0 || depth > MAX_DEPTH as u32 {
             return;
@@ -181,7 +182,8 @@ impl Frames {
         }
     }
 
-    /// The call that [`Frames::enter`] has given a place is counted only: its times are not known.
+    /// The call that [`ShadowStack::enter`] has given a place is counted only: its times are not
+    /// known.
     #[inline(always)]
     pub fn cancel(&mut self, rows: &mut impl Rows) {
         let depth = word(&self.depth);
@@ -200,7 +202,8 @@ impl Frames {
         }
     }
 
-    /// A call begins whose end nobody looks for, probed as `kind`, after [`Frames::drop_dead`].
+    /// A call begins whose end nobody looks for, probed as `kind`, after
+    /// [`ShadowStack::drop_dead`].
     #[inline(always)]
     pub fn count(&mut self, function: u32, caller: u64, kind: usize, rows: &mut impl Rows) {
         let depth = word(&self.depth);
@@ -226,7 +229,7 @@ impl Frames {
         function: u32,
         sp: u64,
         kind: usize,
-        now: &Snapshot,
+        now: &ThreadUsage,
         rows: &mut impl Rows,
     ) -> bool {
         if !self.find(function, sp) {
@@ -283,7 +286,7 @@ impl Frames {
 
     /// What a call that was found was, and what it leaves to its caller.
     #[inline(always)]
-    fn end(&mut self, place: u32, kind: usize, now: &Snapshot) -> CompleteCall {
+    fn end(&mut self, place: u32, kind: usize, now: &ThreadUsage) -> CompleteCall {
         let frame = self.at_mut(place);
         let inclusive = less(&now.times, &frame.entered);
         let call = CompleteCall {
@@ -442,7 +445,7 @@ impl Frames {
 
     /// The open call next to this place, further out.
     #[inline(always)]
-    fn nearest_below(&mut self, place: u32) -> Option<&mut Frame> {
+    fn nearest_below(&mut self, place: u32) -> Option<&mut CallFrame> {
         self.cursor = place;
         let mut turn = 0;
         while turn < MAX_PASSED_OVER {
@@ -481,7 +484,7 @@ impl Frames {
     /// forgotten, so that it is masked in any case: the verifier of Linux 5.15 knows less of it
     /// than the compiler.)
     #[inline(always)]
-    fn at_mut(&mut self, place: u32) -> &mut Frame {
+    fn at_mut(&mut self, place: u32) -> &mut CallFrame {
         &mut self.frames[core::hint::black_box(place) as usize & (MAX_DEPTH - 1)]
     }
 }
@@ -522,7 +525,8 @@ fn word(word: &u32) -> u32 {
     *core::hint::black_box(word)
 }
 
-const _: () = assert!(size_of::<Frame>() == 176 && size_of::<Frames>() == 16 + 176 * MAX_DEPTH);
+const _: () =
+    assert!(size_of::<CallFrame>() == 176 && size_of::<ShadowStack>() == 16 + 176 * MAX_DEPTH);
 
 #[cfg(test)]
 #[path = "frames_tests.rs"]

@@ -38,19 +38,19 @@ impl Rows for Map {
     }
 }
 
-fn at(times: ClassNs) -> Snapshot {
-    Snapshot {
+fn at(times: ClassNs) -> ThreadUsage {
+    ThreadUsage {
         times,
-        ..Snapshot::default()
+        ..ThreadUsage::default()
     }
 }
 
 /// At so many nanoseconds of user time.
-fn user(ns: u64) -> Snapshot {
+fn user(ns: u64) -> ThreadUsage {
     at([ns, 0, 0, 0, 0])
 }
 
-fn enter(frames: &mut Frames, rows: &mut Map, function: u32, sp: u64, ns: u64) {
+fn enter(frames: &mut ShadowStack, rows: &mut Map, function: u32, sp: u64, ns: u64) {
     frames.drop_dead(sp, rows);
     assert!(frames.enter(function, sp, CALLER, rows));
     frames.started(&user(ns));
@@ -58,7 +58,7 @@ fn enter(frames: &mut Frames, rows: &mut Map, function: u32, sp: u64, ns: u64) {
 
 #[test]
 fn recursion_is_counted_once() {
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     for level in 0..4 {
         enter(&mut frames, &mut rows, 1, 1000 - 100 * level, 10 * level);
     }
@@ -78,7 +78,7 @@ fn recursion_is_counted_once() {
 
 #[test]
 fn a_call_left_by_an_exception_leaves_its_time_to_its_caller() {
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     enter(&mut frames, &mut rows, 1, 1000, 0);
     enter(&mut frames, &mut rows, 2, 900, 10);
     enter(&mut frames, &mut rows, 3, 800, 20);
@@ -95,7 +95,7 @@ fn a_call_left_by_an_exception_leaves_its_time_to_its_caller() {
 
 #[test]
 fn an_exit_without_an_entry_is_told() {
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     enter(&mut frames, &mut rows, 1, 1000, 0);
     assert!(!frames.exit(1, 1100, 0, &user(5), &mut rows));
     assert!(!frames.exit(2, 1000, 0, &user(5), &mut rows));
@@ -107,7 +107,7 @@ fn an_exit_without_an_entry_is_told() {
 
 #[test]
 fn another_program_has_no_open_calls() {
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     enter(&mut frames, &mut rows, 1, 1000, 0);
     enter(&mut frames, &mut rows, 1, 900, 1);
     frames.exec(1, &mut rows);
@@ -117,7 +117,7 @@ fn another_program_has_no_open_calls() {
 
 #[test]
 fn beyond_the_depth_calls_are_counted_only() {
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     let mut entered = 0;
     for level in 0..40 {
         frames.drop_dead(10_000 - 100 * level, &mut rows);
@@ -139,7 +139,7 @@ fn an_exception_through_all_that_can_be_open_leaves_none() {
     // Check that a function that is called again from the same place after an exception through as
     // many calls as can be open, itself among them, is timed from its second entry on, and that
     // what the left calls had made is with the one that caught it.
-    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     enter(&mut frames, &mut rows, 1, 10_000, 0);
     for level in 1..=30 {
         enter(&mut frames, &mut rows, 2, 10_000 - 100 * level, 10);
@@ -317,7 +317,7 @@ proptest! {
     #[test]
     fn frames_are_as_told(acts in prop::collection::vec(act(), 0..300)) {
         const STACKS: [u64; 3] = [1 << 40, 2 << 40, (2 << 40) + (3 << 20)];
-        let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+        let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
         let mut told = Told::default();
         let mut now: ClassNs = [0; 5];
         // What the program itself knows of its stacks: function, stack pointer.

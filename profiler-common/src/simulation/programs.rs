@@ -7,7 +7,7 @@ use super::draw::{Draw, MS, SECOND, US};
 use super::next_walk::OldThread;
 use super::rules::DivisionRule;
 use super::thread::SimulatedThread;
-use super::world::{Actions, Process, World};
+use super::world::{Actions, SimulatedProcess, World};
 use crate::clock::{KERNEL_THREAD, UNTRACED};
 
 /// One round of a thread's loop.
@@ -219,7 +219,7 @@ fn pool(world: &mut World) {
 fn small_processes(world: &mut World) {
     for index in 0..3000 {
         if index > 0 {
-            world.processes.push(Process::default());
+            world.processes.push(SimulatedProcess::default());
         }
         let ms = [3, 12][index % 2];
         thread(world, 0, |does, _| {

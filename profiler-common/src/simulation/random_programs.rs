@@ -9,7 +9,7 @@ use super::check::{Comparison, ONE_RUN};
 use super::draw::{Draw, MS, SECOND, US};
 use super::programs::thread;
 use super::rules::DivisionRule;
-use super::world::{Actions, Process, World};
+use super::world::{Actions, SimulatedProcess, World};
 use crate::clock::UNTRACED;
 
 /// What a step does, `ns` long on average.
@@ -106,7 +106,7 @@ impl ProgramPlan {
         let mut left = MOST_STEPS;
         while world.now_ns < end_ns && left > 0 {
             if self.forks && left < MOST_STEPS {
-                world.processes.push(Process::default());
+                world.processes.push(SimulatedProcess::default());
             }
             let dies_ns = end_ns.min(world.now_ns + self.life_ns);
             thread(&mut world, self.flags, |does, draw| {

@@ -8,7 +8,9 @@ use crate::kinds::{
     BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Primary, RUNNABLE, excess,
 };
 use crate::kinds::{Tick, WaitNs};
-use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_drawn, is_inside, tick_kind};
+use crate::marks::{
+    Ended, LONG_WAIT_NS, RATE_NS, ThreadMarks, WaitSums, is_drawn, is_inside, tick_kind,
+};
 
 /// How long a walk takes.
 const WALK_NS: u64 = 6000;
@@ -17,7 +19,7 @@ const WALK_NS: u64 = 6000;
 pub(super) struct SimulatedThread<'world> {
     world: &'world mut World,
     clock: ThreadClock,
-    marks: Marks,
+    marks: ThreadMarks,
     /// The function whose call it is in.
     place: usize,
     /// Is it in a call, whether or not that is traced?
@@ -37,7 +39,7 @@ impl<'world> SimulatedThread<'world> {
         let mut clock = ThreadClock::default();
         clock.start(world.now_ns, Phase::Running, NO_CALL, 0);
         clock.set_flags(flags);
-        let mut marks = Marks::default();
+        let mut marks = ThreadMarks::default();
         let gap_ns = world.gap_ns;
         marks.start(gap_ns, &mut || world.random.bits());
         if world.rule == DivisionRule::FirstGapWhole {

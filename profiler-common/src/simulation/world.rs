@@ -57,7 +57,7 @@ pub(super) trait Actions {
 
 /// Primary data of one process.
 #[derive(Clone, Default)]
-pub(super) struct Process {
+pub(super) struct SimulatedProcess {
     pub(super) kinds: KindNs,
     pub(super) rows: [Primary; ROWS],
 }
@@ -90,7 +90,7 @@ pub(super) struct World {
     pub(super) random: Draw,
     /// Of the program: the same for every rule.
     pub(super) draw: Draw,
-    pub(super) processes: Vec<Process>,
+    pub(super) processes: Vec<SimulatedProcess>,
     pub(super) truth: [Truth; ROWS],
     /// What the old rule gives out itself.
     pub(super) given: [Product; ROWS],
@@ -107,7 +107,7 @@ impl World {
             ticks: DrawnTicks::new(seed.wrapping_mul(3), rule, start_ns),
             random: Draw::new(seed.wrapping_mul(3).wrapping_add(1)),
             draw: Draw::new(seed.wrapping_mul(3).wrapping_add(2)),
-            processes: std::vec![Process::default()],
+            processes: std::vec![SimulatedProcess::default()],
             truth: [Truth::default(); ROWS],
             given: [Product::default(); ROWS],
         }
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// The process that runs.
-    pub(super) fn process(&mut self) -> &mut Process {
+    pub(super) fn process(&mut self) -> &mut SimulatedProcess {
         self.processes.last_mut().expect("there is always one")
     }
 
@@ -136,7 +136,7 @@ impl World {
         if self.rule == DivisionRule::NextWalk {
             return (self.given, rest);
         }
-        let mut image = Process::default();
+        let mut image = SimulatedProcess::default();
         for process in &self.processes {
             let sum = sum_of(&process.rows);
             let is_own = match self.rule {
@@ -145,7 +145,7 @@ impl World {
                 DivisionRule::StrataByTicks => [sum.ticks[Tick::User as usize] > 0; KINDS],
                 _ => own_kinds(&process.kinds, PERIODS),
             };
-            let own = Process {
+            let own = SimulatedProcess {
                 kinds: totals_of(&is_own, &process.kinds),
                 rows: process.rows.map(|row| part_of(&is_own, true, &row)),
             };
@@ -167,8 +167,8 @@ impl World {
     }
 
     /// All totals and rows, in one.
-    pub(super) fn whole(&self) -> Process {
-        let mut whole = Process::default();
+    pub(super) fn whole(&self) -> SimulatedProcess {
+        let mut whole = SimulatedProcess::default();
         for process in &self.processes {
             for (to, from) in whole.rows.iter_mut().zip(&process.rows) {
                 to.add(from);
@@ -186,7 +186,7 @@ const PERIODS: MarkPeriods = MarkPeriods {
     gap_ns: GAP_NS,
 };
 
-impl Process {
+impl SimulatedProcess {
     fn add_to(&self, report: &mut [Product; ROWS]) -> Product {
         let stratum = Stratum::new(&self.kinds, &sum_of(&self.rows), 0);
         let (products, rest) = stratum.divide(&self.rows);

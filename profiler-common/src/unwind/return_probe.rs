@@ -52,7 +52,7 @@ pub struct OutOfLine {
 
 /// What the kernel remembers of a thread's probes. Who walks searches it in his own way: a program
 /// in the kernel by its helper for loops, since the verifier would follow each turn otherwise.
-pub trait Probes {
+pub trait ReturnInstances {
     /// The innermost return address that was replaced at one of these two places on the stack. It
     /// and those before it are not found again.
     fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn>;
@@ -69,11 +69,11 @@ pub trait Probes {
 pub struct KnownProbes<'a> {
     /// Return addresses that were replaced, innermost first.
     pub returns: &'a [PendingReturn],
-    /// See [`Probes::out_of_line`].
+    /// See [`ReturnInstances::out_of_line`].
     pub out_of_line: OutOfLine,
 }
 
-impl Probes for KnownProbes<'_> {
+impl ReturnInstances for KnownProbes<'_> {
     fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn> {
         let mut known = self.returns.iter();
         let found = known.position(|pending| pending.is_at(slots))?;
@@ -107,7 +107,7 @@ pub const fn is_in_probes(registers: &Registers, page: u64) -> bool {
 pub fn leave_probes(
     registers: &mut Registers,
     page: u64,
-    probes: &mut impl Probes,
+    probes: &mut impl ReturnInstances,
     memory: &mut impl Memory,
 ) -> Result<(), UnwindFailure> {
     let is_leaf = registers.flags & LEAF != 0;

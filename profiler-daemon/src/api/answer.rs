@@ -9,7 +9,7 @@ use super::problem::Problem;
 use crate::export::csv::{self, CsvReport};
 use crate::export::pprof::{self, Content};
 use crate::export::text::{self, TextReport};
-use crate::report::{StackValue, Stacks};
+use crate::report::{StackTree, StackValue};
 
 /// What a question is answered with.
 pub(crate) trait Answer: Send {
@@ -84,7 +84,7 @@ impl<R: Serialize + TextReport + CsvReport + Send> Answer for AnswerTable<R> {
 
 /// One value of stacks, in the formats of other tools.
 pub(crate) struct OneValue {
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: StackTree,
     pub(crate) value: StackValue,
 }
 
@@ -96,7 +96,7 @@ impl Answer for OneValue {
 
 /// Stacks with their values, for pprof.
 pub(crate) struct AllValues {
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: StackTree,
     pub(crate) content: Content,
     /// Time between two samples of one processor, nanoseconds.
     pub(crate) sampling_period_ns: u64,

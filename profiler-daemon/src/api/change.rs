@@ -14,7 +14,7 @@ use crate::report::{Instrumentation, SessionTotals};
 
 /// What can be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ChangeRequest {
     /// What is profiled.
     SetTargets,
     /// A named session is started.
@@ -48,7 +48,7 @@ impl Method {
     }
 }
 
-impl Change {
+impl ChangeRequest {
     /// How it is asked for.
     pub(crate) const fn method(self) -> Method {
         match self {
@@ -87,7 +87,7 @@ impl Change {
 /// What a session is started with.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Start {
+pub(crate) struct SessionStart {
     #[serde(default, deserialize_with = "given")]
     name: Option<String>,
 }
@@ -106,7 +106,7 @@ fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error
     String::deserialize(field).map(Some)
 }
 
-impl Start {
+impl SessionStart {
     /// The change that it asks for.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::answer::Answer;
-use super::change::Change;
+use super::change::ChangeRequest;
 use super::described::Described;
 use super::format::Format;
 use super::parameter::{Declarations, FORMAT, INTERVAL};
@@ -33,7 +33,7 @@ pub struct Endpoint {
     /// What `GET` does, where it does something.
     pub(crate) get: Option<Does>,
     /// What the other methods do.
-    pub(crate) changes: &'static [Change],
+    pub(crate) changes: &'static [ChangeRequest],
 }
 
 /// What can be asked, at one path or at several.
@@ -48,7 +48,7 @@ pub(crate) struct Get {
 }
 
 /// Reads a question.
-pub(crate) type Read = fn(&mut Params, &Context) -> Box<dyn AnyQuestion>;
+pub(crate) type QuestionReader = fn(&mut Params, &Context) -> Box<dyn AnyQuestion>;
 
 /// Asks for what is so right now; of the instrumentation that the path names.
 pub(crate) type AskLater =
@@ -58,13 +58,13 @@ pub(crate) type AskLater =
 #[derive(Clone, Copy)]
 pub(crate) enum Does {
     /// A question is answered from the profile, in the format that is asked for.
-    Report(Read, Described),
+    Report(QuestionReader, Described),
     /// What is so right now is told, in the format that is asked for.
     Now(fn(&dyn Source) -> Box<dyn Answer>, Described),
     /// What is so right now is asked for and told, in the format that is asked for.
     Later(AskLater, Described),
     /// A question is answered from the profile, in this format; with what the file is for.
-    File(Read, Format, &'static str),
+    File(QuestionReader, Format, &'static str),
     /// The next seconds are profiled.
     Record(Content),
     /// The first screen, or for a browser the page.

@@ -1,6 +1,6 @@
 //! Every endpoint, a line each: where it is, what is asked there, what it is for.
 
-use super::change::Change;
+use super::change::ChangeRequest;
 use super::endpoint::{Does, Endpoint, Get};
 use super::questions::{
     CALLEES, CALLERS, CALLTREE, DIFF, FUNCTIONS, INSTRUCTIONS, INSTRUMENTATION, INSTRUMENTATIONS,
@@ -70,7 +70,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "this interface as an OpenAPI document",
     ),
     Endpoint {
-        changes: &[Change::SetTargets],
+        changes: &[ChangeRequest::SetTargets],
         ..get(
             "/api/v1/targets",
             TARGETS,
@@ -78,7 +78,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         )
     },
     Endpoint {
-        changes: &[Change::StartSession],
+        changes: &[ChangeRequest::StartSession],
         ..get(
             "/api/v1/sessions",
             SESSIONS,
@@ -86,7 +86,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         )
     },
     Endpoint {
-        changes: &[Change::EndSession],
+        changes: &[ChangeRequest::EndSession],
         ..get(
             "/api/v1/sessions/{name}",
             NAMED_SESSION,
@@ -99,10 +99,10 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "begins a new span in the sessions that run",
         parameters: &[],
         get: None,
-        changes: &[Change::Mark],
+        changes: &[ChangeRequest::Mark],
     },
     Endpoint {
-        changes: &[Change::Instrument],
+        changes: &[ChangeRequest::Instrument],
         ..get(
             "/api/v1/instrumentations",
             INSTRUMENTATIONS,
@@ -110,7 +110,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         )
     },
     Endpoint {
-        changes: &[Change::EndInstrumentation],
+        changes: &[ChangeRequest::EndInstrumentation],
         ..get(
             "/api/v1/instrumentations/{number}",
             INSTRUMENTATION,

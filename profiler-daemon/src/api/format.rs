@@ -5,7 +5,7 @@ use std::io;
 
 use crate::export::saved::ENDING;
 use crate::export::{firefox, flamegraph, folded, speedscope};
-use crate::report::{StackValue, Stacks};
+use crate::report::{StackTree, StackValue};
 
 /// A format that answers come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 /// Writes one value of stacks.
-type WriteStacks = fn(&Stacks, StackValue, &mut Vec<u8>) -> io::Result<()>;
+type WriteStacks = fn(&StackTree, StackValue, &mut Vec<u8>) -> io::Result<()>;
 
 /// All that is known of a format.
 struct FormatDeclaration {
@@ -194,7 +194,7 @@ impl Format {
     /// It is no format of stacks, or they are too many to be written.
     pub(crate) fn write_stacks(
         self,
-        stacks: &Stacks,
+        stacks: &StackTree,
         value: StackValue,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {

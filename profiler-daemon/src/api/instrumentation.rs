@@ -8,7 +8,7 @@ use super::problem::{Problem, shown};
 use crate::config::duration;
 use crate::config::targets::Targets;
 use crate::stages::choosing::{Exits, MAX_ITEMS};
-use crate::stages::instrumenting::Wanted;
+use crate::stages::instrumenting::InstrumentationRequest;
 use crate::stages::spanning::{Followed, NotFollowed};
 use crate::symbols::chosen::{NotAPattern, Pattern};
 use crate::symbols::spans::{NotTraceable, SpanText, UsdtText};
@@ -90,7 +90,7 @@ enum ExitsAsked {
 
 /// What is asked for, and whether it is only looked at.
 pub(crate) struct InstrumentationMeant {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: InstrumentationRequest,
     pub(crate) dry_run: bool,
 }
 
@@ -140,7 +140,7 @@ impl InstrumentationAsked {
         }
         Ok(InstrumentationMeant {
             dry_run: self.dry_run,
-            wanted: Wanted {
+            wanted: InstrumentationRequest {
                 whom: self.whom()?,
                 name: self.name,
                 patterns,

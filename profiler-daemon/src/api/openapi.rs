@@ -19,7 +19,7 @@ use utoipa::openapi::{
     ResponseBuilder, Schema,
 };
 
-use super::change::{Change, Method};
+use super::change::{ChangeRequest, Method};
 use super::described::{self, Described, Schemas};
 use super::endpoint::{Does, Endpoint};
 use super::endpoints::ENDPOINTS;
@@ -121,7 +121,7 @@ fn asked(endpoint: &Endpoint, does: Does, schemas: &mut Schemas) -> Operation {
 }
 
 /// What a change does.
-fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operation {
+fn changed(endpoint: &Endpoint, change: ChangeRequest, schemas: &mut Schemas) -> Operation {
     let about = ApiAbout::of(endpoint);
     let method = change.method();
     let made = match method {
@@ -138,7 +138,7 @@ fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operat
         .response(made, report(answers, schemas));
     let operation = match change {
         // A dry run makes nothing.
-        Change::Instrument => operation.response("200", report(answers, schemas)),
+        ChangeRequest::Instrument => operation.response("200", report(answers, schemas)),
         _ => operation,
     };
     let mut operation = about
@@ -156,7 +156,7 @@ fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operat
             operation = operation.response("204", ResponseBuilder::new().description(removed));
         }
     }
-    let names_session = about.names_session || change == Change::Mark;
+    let names_session = about.names_session || change == ChangeRequest::Mark;
     finish(
         endpoint,
         operation,

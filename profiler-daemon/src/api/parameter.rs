@@ -3,11 +3,11 @@
 //! made of them (`openapi`).
 
 use super::value::{
-    CommOf, Describe, Duration, Kind, NameList, OfEndpoint, OneOf, Percentage, PointInTime,
-    Process, SessionName, SideValue, SpanValue, Text, Whole,
+    CommOf, Describe, Duration, NameList, OfEndpoint, OneOf, ParameterKind, Percentage,
+    PointInTime, ProcessParameter, SessionName, SideValue, SpanValue, Text, WholeParameter,
 };
 use crate::report::Grouping;
-use crate::report::query::{Frames, Order, Sections, StackValue};
+use crate::report::query::{FrameScope, Order, SectionMode, StackValue};
 
 /// The shortest time between two events of a stream.
 pub(crate) const MIN_INTERVAL_NS: u64 = 500_000_000;
@@ -56,7 +56,7 @@ pub(crate) trait Declared: Sync {
     fn allows(&self, text: &str) -> bool;
 }
 
-impl<K: Kind + Sync> Declared for Parameter<K> {
+impl<K: ParameterKind + Sync> Declared for Parameter<K> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -106,8 +106,8 @@ parameters! {
         Duration { min_ns: MIN_INTERVAL_NS, max_ns: MAX_INTERVAL_NS },
         Default("2s"),
         "Only with format=events: how often the answer is sent, rounded up to half seconds.";
-    FRAMES: OneOf<Frames> = "frames",
-        OneOf(&[("user", Frames::User), ("all", Frames::All)]),
+    FRAMES: OneOf<FrameScope> = "frames",
+        OneOf(&[("user", FrameScope::User), ("all", FrameScope::All)]),
         Default("user"),
         "Whose functions count: with user, time in the kernel belongs to the user function that called it.";
     WINDOW: SpanValue = "window", SpanValue, Default("session"),
@@ -120,7 +120,7 @@ parameters! {
         "In place of a window: a named session. One that is not there is refused.";
     SPAN: SessionName = "span", SessionName, Nothing,
         "With session: only this span of it.";
-    SPANS: Whole = "spans", Whole { min: 1, max: 600 }, Nothing,
+    SPANS: WholeParameter = "spans", WholeParameter { min: 1, max: 600 }, Nothing,
         "The most spans of a timeline, neighbours put together: 600, and 60 in text, without it.";
     SORT: OfEndpoint = "sort", OfEndpoint, Nothing,
         "The column that rows are sorted by, a dotted name as in the JSON.";
@@ -128,7 +128,7 @@ parameters! {
         OneOf(&[("desc", Order::Desc), ("asc", Order::Asc)]),
         Default("desc"),
         "The direction of the sort.";
-    LIMIT: Whole = "limit", Whole { min: 0, max: 1_000_000 }, Default("100"),
+    LIMIT: WholeParameter = "limit", WholeParameter { min: 0, max: 1_000_000 }, Default("100"),
         "The most rows that are answered; 0 for all.";
     Q: Text = "q", Text { max_chars: 256 }, Nothing,
         "Only rows whose name contains this text, in any case.";
@@ -144,7 +144,7 @@ parameters! {
         "Whether functions that were inlined have rows of their own. Takes debug information.";
     MODULE: Text = "module", Text { max_chars: 2_048 }, Nothing,
         "The function's module, where several have one of that name.";
-    DEPTH: Whole = "depth", Whole { min: 1, max: 10_000 }, Nothing,
+    DEPTH: WholeParameter = "depth", WholeParameter { min: 1, max: 10_000 }, Nothing,
         "The most levels of the tree.";
     MIN_PERCENT: Percentage = "min_percent", Percentage, Default("0"),
         "Nodes with a smaller share of the root are cut.";
@@ -178,12 +178,12 @@ parameters! {
         "What a row is: all processes of one name, which are the same on both sides also where they began anew, or one process.";
     COMM: CommOf = "comm", CommOf, Nothing,
         "Only processes of this name, all of them; on each side those that were there.";
-    SECONDS: Whole = "seconds", Whole { min: 1, max: 300 }, Default("30"),
+    SECONDS: WholeParameter = "seconds", WholeParameter { min: 1, max: 300 }, Default("30"),
         "How long is profiled; the answer comes after that.";
-    PID: Process = "pid", Process, Nothing,
+    PID: ProcessParameter = "pid", ProcessParameter, Nothing,
         "Only this process.";
-    LABELS: OneOf<Sections> = "labels",
-        OneOf(&[("group", Sections::Group), ("process", Sections::Process), ("none", Sections::None)]),
+    LABELS: OneOf<SectionMode> = "labels",
+        OneOf(&[("group", SectionMode::Group), ("process", SectionMode::Process), ("none", SectionMode::None)]),
         Default("group"),
         "What samples are labelled with: the systemd unit, else container, else program; name and number of the process; or nothing.";
 }

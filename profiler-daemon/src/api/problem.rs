@@ -136,7 +136,13 @@ impl Problem {
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        Self::new(503, "unavailable", "There is no answer now", unavailable.0).retry_after(1)
+        Self::new(
+            503,
+            "unavailable",
+            "There is no answer now",
+            unavailable.to_string(),
+        )
+        .retry_after(1)
     }
 }
 
@@ -153,11 +159,11 @@ impl From<TargetsFailure> for Problem {
     fn from(failure: TargetsFailure) -> Self {
         match failure {
             TargetsFailure::Unavailable(unavailable) => unavailable.into(),
-            TargetsFailure::Refused(sentence) => Self::new(
+            TargetsFailure::Refused(_) => Self::new(
                 409,
                 "targets-refused",
                 "The targets could not be set",
-                sentence,
+                failure.to_string(),
             ),
         }
     }
@@ -167,11 +173,11 @@ impl From<InstrumentationFailure> for Problem {
     fn from(failure: InstrumentationFailure) -> Self {
         match failure {
             InstrumentationFailure::Unavailable(unavailable) => unavailable.into(),
-            InstrumentationFailure::Refused(sentence) => Self::new(
+            InstrumentationFailure::Refused(_) => Self::new(
                 409,
                 "instrumentation-refused",
                 "It cannot be measured",
-                sentence,
+                failure.to_string(),
             ),
         }
     }

@@ -10,10 +10,10 @@ use super::problem::Fault;
 use super::query_string::Params;
 use crate::profile::sessions::is_reserved;
 use crate::report::query::{
-    CodeQuery, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
+    CodeQuery, Fold, NeighbourQuery, Scope, SectionMode, StackQuery, StackValue, TableQuery,
     TreeQuery, ViewQuery, Window,
 };
-use crate::report::{Compared, DiffQuery, DiffSide, ProcessDiffQuery};
+use crate::report::{ComparedWindow, DiffQuery, DiffSide, ProcessDiffQuery};
 
 /// What an answer without a profile takes.
 pub(crate) const PLAIN: Declarations = &[&FORMAT, &INTERVAL];
@@ -176,7 +176,7 @@ impl Params {
                 ..TreeQuery::default()
             },
             places: true,
-            sections: Sections::None,
+            sections: SectionMode::None,
         }
     }
 
@@ -270,7 +270,7 @@ impl Params {
     pub(crate) fn process_diff(&mut self) -> ProcessDiffQuery {
         let [base, other] = [self.required(&BASE), self.required(&OTHER)];
         let mut window = |name: &str, side| match side {
-            DiffSide::Window { window, name } => Compared { window, name },
+            DiffSide::Window { window, name } => ComparedWindow { window, name },
             DiffSide::Process(selector) => {
                 self.fault(Fault {
                     parameter: Some(name.to_owned()),
@@ -279,7 +279,7 @@ impl Params {
                         "{name} must be a part of the session here; two processes are compared by /api/v1/diff"
                     ),
                 });
-                Compared::default()
+                ComparedWindow::default()
             }
         };
         let (base, other) = (window(BASE.name, base), window(OTHER.name, other));

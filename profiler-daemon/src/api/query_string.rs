@@ -3,7 +3,7 @@
 
 use super::parameter::{Declared, Parameter, Without};
 use super::problem::{Fault, Problem, shown};
-use super::value::Kind;
+use super::value::ParameterKind;
 
 /// Parameters of one query that are looked at: several times what any endpoint takes. Each fault is
 /// told with what is allowed, so that a short query could have a long answer.
@@ -125,12 +125,12 @@ impl Params {
     }
 
     /// Takes a parameter, if it is given.
-    pub(crate) fn given<K: Kind>(&mut self, parameter: &Parameter<K>) -> Option<K::Value> {
+    pub(crate) fn given<K: ParameterKind>(&mut self, parameter: &Parameter<K>) -> Option<K::Value> {
         self.take(parameter.name, |text| parameter.kind.read(text))
     }
 
     /// Takes a parameter; without it, what it then means.
-    pub(crate) fn or_default<K: Kind>(&mut self, parameter: &Parameter<K>) -> K::Value {
+    pub(crate) fn or_default<K: ParameterKind>(&mut self, parameter: &Parameter<K>) -> K::Value {
         self.given(parameter).unwrap_or_else(|| {
             let Without::Default(text) = parameter.without else {
                 unreachable!("{} is declared without a default", parameter.name)
@@ -143,7 +143,7 @@ impl Params {
     }
 
     /// Takes a parameter that must be given; any value where it is not, which is a fault.
-    pub(crate) fn required<K: Kind<Value: Default>>(
+    pub(crate) fn required<K: ParameterKind<Value: Default>>(
         &mut self,
         parameter: &Parameter<K>,
     ) -> K::Value {
@@ -181,7 +181,7 @@ mod tests {
     use super::super::problem::shown;
     use super::super::query::{TABLE, TREE, VIEW};
     use super::{Params, decoded};
-    use crate::report::query::{Frames, Moment, Order, Window};
+    use crate::report::query::{FrameScope, Moment, Order, Window};
     use crate::units::UnixNs;
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         let table = params.table();
         assert!(params.finish().is_ok());
         assert_eq!(table.sort.as_deref(), Some("elapsed.exclusive_ns"));
-        assert!(matches!(table.order, Order::Asc) && matches!(table.frames, Frames::All));
+        assert!(matches!(table.order, Order::Asc) && matches!(table.frames, FrameScope::All));
         assert_eq!((table.limit, table.q.as_deref()), (0, Some("a b+c")));
         assert!(matches!(
             table.window,

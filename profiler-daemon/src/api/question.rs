@@ -17,7 +17,7 @@ use crate::report::query::{Scope, Window};
 use crate::symbols::lines::LineTable;
 
 /// Frames that a question needs something of.
-pub(crate) type Frames = Result<Vec<FrameId>, ReportError>;
+pub(crate) type NeededFrames = Result<Vec<FrameId>, ReportError>;
 
 /// What is known of frames when a question is answered.
 #[derive(Clone, Copy)]
@@ -37,10 +37,10 @@ pub(crate) trait Question: Send + Sync + 'static {
     fn in_format(&mut self, _format: Format) {}
 
     /// The frames that must be named before it can be answered.
-    fn needs(&self, snapshot: &Snapshot) -> Frames;
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames;
 
     /// The code of which debug information must be read before it can be answered.
-    fn code(&self) -> Option<Code<'_>> {
+    fn code(&self) -> Option<CodeSelection<'_>> {
         None
     }
 
@@ -53,9 +53,9 @@ pub(crate) trait AnyQuestion: Send + Sync {
     /// See [`Question::in_format`].
     fn in_format(&mut self, format: Format);
     /// See [`Question::needs`].
-    fn needs(&self, snapshot: &Snapshot) -> Frames;
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames;
     /// See [`Question::code`].
-    fn code(&self) -> Option<Code<'_>>;
+    fn code(&self) -> Option<CodeSelection<'_>>;
     /// See [`Question::answer`].
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>)
     -> Result<Box<dyn Answer>, ReportError>;
@@ -66,11 +66,11 @@ impl<Q: Question> AnyQuestion for Q {
         Question::in_format(self, format);
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         Question::needs(self, snapshot)
     }
 
-    fn code(&self) -> Option<Code<'_>> {
+    fn code(&self) -> Option<CodeSelection<'_>> {
         Question::code(self)
     }
 
@@ -85,7 +85,7 @@ impl<Q: Question> AnyQuestion for Q {
 
 /// The code that a question is about.
 #[derive(Clone, Copy)]
-pub(crate) struct Code<'a> {
+pub(crate) struct CodeSelection<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) window: Window,
     /// Only of frames of this function.
@@ -94,12 +94,12 @@ pub(crate) struct Code<'a> {
     pub(crate) module: Option<&'a str>,
 }
 
-impl Code<'_> {
+impl CodeSelection<'_> {
     /// The frames of it.
     ///
     /// # Errors
     /// There is no such process or module, or no such time.
-    pub(crate) fn frames(&self, snapshot: &Snapshot, names: &dyn Names) -> Frames {
+    pub(crate) fn frames(&self, snapshot: &Snapshot, names: &dyn Names) -> NeededFrames {
         let mut frames = report::lines_needed(snapshot, self.scope, self.window, self.module)?;
         if let Some(function) = self.function {
             frames.retain(|frame| *names.function(*frame).name == *function);

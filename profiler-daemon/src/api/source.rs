@@ -9,26 +9,28 @@ use thiserror::Error;
 
 use super::status::{ReplayOf, Status};
 use crate::config::targets::Targets;
+use crate::error_chain::{AnyError, ErrorChain};
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
-use crate::stages::instrumenting::Wanted;
+use crate::stages::instrumenting::InstrumentationRequest;
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Why there is no answer now, though there may be one soon.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
+#[derive(Debug, Error)]
+#[error("{}", ErrorChain(.0.as_ref()))]
 pub struct Unavailable(
-    /// A sentence for people.
-    pub String,
+    /// The cause, which people are told.
+    #[source]
+    pub AnyError,
 );
 
 /// Why the named sessions were not changed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum SessionFailure {
     /// The change cannot be made.
     #[error(transparent)]
@@ -39,22 +41,22 @@ pub enum SessionFailure {
 }
 
 /// Why the targets were not changed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum TargetsFailure {
-    /// A sentence: these cannot be set.
-    #[error("{0}")]
-    Refused(String),
+    /// These cannot be set, for this reason, which people are told.
+    #[error("{}", ErrorChain(.0.as_ref()))]
+    Refused(#[source] AnyError),
     /// There is no answer now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
 /// Why functions are not measured.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum InstrumentationFailure {
-    /// A sentence: what, why, and what instead.
-    #[error("{0}")]
-    Refused(String),
+    /// It cannot be: people are told what, why, and what instead.
+    #[error("{}", ErrorChain(.0.as_ref()))]
+    Refused(#[source] AnyError),
     /// There is no answer now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
@@ -109,10 +111,10 @@ pub trait Source: Send + Sync + 'static {
     /// Has functions measured from now on; with `dry_run` only says what that would be.
     fn instrument(
         &self,
-        _wanted: Wanted,
+        _wanted: InstrumentationRequest,
         _dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
-        let none = InstrumentationFailure::Refused("there is no kernel behind this".to_owned());
+        let none = InstrumentationFailure::Refused("there is no kernel behind this".into());
         Box::pin(std::future::ready(Err(none)))
     }
 

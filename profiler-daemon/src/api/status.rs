@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::spending::Spending;
+use crate::collect::MeasuringCounts;
 use crate::export::text::name as shown_name;
 
 /// How the daemon is.
@@ -33,7 +34,7 @@ pub struct Status {
     pub spending: Spending,
     /// Functions that are measured exactly.
     #[serde(default)]
-    pub instrumentation: Measuring,
+    pub instrumentation: MeasuringCounts,
     /// How much room the profile has, and what gave way for want of it.
     pub profile: ProfileMemory,
     /// How far user stacks can be followed.
@@ -42,17 +43,6 @@ pub struct Status {
     pub lines: LineReading,
     /// The saved profile that all of this is about; null where it is about a running daemon.
     pub replay: Option<ReplayOf>,
-}
-
-/// Functions that are measured exactly: `/api/v1/instrumentations` has more.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Measuring {
-    /// Instrumentations that run.
-    pub running: usize,
-    /// Points that are attached.
-    pub points: usize,
-    /// Functions that were given up because they cost too much, since the daemon started.
-    pub given_up: u64,
 }
 
 /// How reading debug information went, since the daemon started. It is read by a process of its

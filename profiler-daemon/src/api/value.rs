@@ -44,7 +44,7 @@ pub(crate) trait Describe {
 }
 
 /// What a parameter may be, for the parser.
-pub(crate) trait Kind: Describe {
+pub(crate) trait ParameterKind: Describe {
     /// A value that was read.
     type Value;
 
@@ -58,14 +58,14 @@ pub(crate) trait Kind: Describe {
 
 /// A whole number.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeParameter {
     /// The least.
     pub(crate) min: u32,
     /// The most.
     pub(crate) max: u32,
 }
 
-impl Kind for Whole {
+impl ParameterKind for WholeParameter {
     type Value = u32;
 
     fn read(&self, text: &str) -> Result<u32, String> {
@@ -79,7 +79,7 @@ impl Kind for Whole {
     }
 }
 
-impl Describe for Whole {
+impl Describe for WholeParameter {
     fn schema(&self) -> ObjectBuilder {
         of_type(Type::Integer)
             .minimum(Some(self.min))
@@ -95,7 +95,7 @@ impl Describe for Whole {
 #[derive(Debug)]
 pub(crate) struct Percentage;
 
-impl Kind for Percentage {
+impl ParameterKind for Percentage {
     type Value = f64;
 
     fn read(&self, text: &str) -> Result<f64, String> {
@@ -124,7 +124,7 @@ pub(crate) struct Text {
     pub(crate) max_chars: usize,
 }
 
-impl Kind for Text {
+impl ParameterKind for Text {
     type Value = String;
 
     fn read(&self, text: &str) -> Result<String, String> {
@@ -154,7 +154,7 @@ pub(crate) struct NameList {
     pub(crate) max: usize,
 }
 
-impl Kind for NameList {
+impl ParameterKind for NameList {
     type Value = Vec<String>;
 
     fn read(&self, text: &str) -> Result<Vec<String>, String> {
@@ -180,7 +180,7 @@ impl Describe for NameList {
 #[derive(Debug)]
 pub(crate) struct OneOf<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
-impl<T: Copy> Kind for OneOf<T> {
+impl<T: Copy> ParameterKind for OneOf<T> {
     type Value = T;
 
     fn read(&self, text: &str) -> Result<T, String> {
@@ -202,7 +202,7 @@ impl<T: Copy> Describe for OneOf<T> {
 #[derive(Debug)]
 pub(crate) struct OfEndpoint;
 
-impl Kind for OfEndpoint {
+impl ParameterKind for OfEndpoint {
     type Value = String;
 
     fn read(&self, text: &str) -> Result<String, String> {
@@ -225,7 +225,7 @@ pub(crate) struct Duration {
     pub(crate) max_ns: u64,
 }
 
-impl Kind for Duration {
+impl ParameterKind for Duration {
     type Value = u64;
 
     fn read(&self, text: &str) -> Result<u64, String> {
@@ -259,7 +259,7 @@ impl Describe for Duration {
 #[derive(Debug)]
 pub(crate) struct SpanValue;
 
-impl Kind for SpanValue {
+impl ParameterKind for SpanValue {
     type Value = Window;
 
     fn read(&self, text: &str) -> Result<Window, String> {
@@ -286,9 +286,9 @@ fn span(text: &str) -> Option<Window> {
 
 /// A process.
 #[derive(Debug)]
-pub(crate) struct Process;
+pub(crate) struct ProcessParameter;
 
-impl Kind for Process {
+impl ParameterKind for ProcessParameter {
     type Value = ProcessSelector;
 
     fn read(&self, text: &str) -> Result<ProcessSelector, String> {
@@ -296,7 +296,7 @@ impl Kind for Process {
     }
 }
 
-impl Describe for Process {
+impl Describe for ProcessParameter {
     fn schema(&self) -> ObjectBuilder {
         of_type(Type::String).pattern(Some(format!("^{PROCESS}$")))
     }
@@ -310,7 +310,7 @@ impl Describe for Process {
 #[derive(Debug)]
 pub(crate) struct CommOf;
 
-impl Kind for CommOf {
+impl ParameterKind for CommOf {
     type Value = Comm;
 
     fn read(&self, text: &str) -> Result<Comm, String> {
@@ -334,7 +334,7 @@ impl Describe for CommOf {
 #[derive(Debug)]
 pub(crate) struct SessionName;
 
-impl Kind for SessionName {
+impl ParameterKind for SessionName {
     type Value = Name;
 
     fn read(&self, text: &str) -> Result<Name, String> {
@@ -380,7 +380,7 @@ fn between(text: &str) -> Option<Window> {
 #[derive(Debug)]
 pub(crate) struct PointInTime;
 
-impl Kind for PointInTime {
+impl ParameterKind for PointInTime {
     type Value = Moment;
 
     fn read(&self, text: &str) -> Result<Moment, String> {
@@ -432,7 +432,7 @@ fn seconds(text: &str) -> Option<u64> {
 #[derive(Debug)]
 pub(crate) struct SideValue;
 
-impl Kind for SideValue {
+impl ParameterKind for SideValue {
     type Value = DiffSide;
 
     fn read(&self, text: &str) -> Result<DiffSide, String> {

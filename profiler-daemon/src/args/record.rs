@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 
 use crate::api::Format;
 use crate::config::duration;
-use crate::report::{Frames, StackValue};
+use crate::report::{FrameScope, StackValue};
 
 /// What to record, for how long, and what to make of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -43,7 +43,7 @@ pub struct RecordArgs {
 
     /// Whose functions are shown: those of programs, or the kernel's as well.
     #[arg(long, value_name = "FRAMES", value_parser = one_of(&FRAMES, frames_name), default_value = "user")]
-    pub frames: Frames,
+    pub frames: FrameScope,
 
     /// The file to write, whole or not at all. Without it, or as -, standard output.
     #[arg(short, long, value_name = "FILE")]
@@ -148,20 +148,20 @@ fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-fn frames_name(frames: Frames) -> &'static str {
+fn frames_name(frames: FrameScope) -> &'static str {
     match frames {
-        Frames::User => "user",
-        Frames::All => "all",
+        FrameScope::User => "user",
+        FrameScope::All => "all",
     }
 }
 
 /// Whose functions are shown.
-const FRAMES: [(Frames, &str); 2] = [
+const FRAMES: [(FrameScope, &str); 2] = [
     (
-        Frames::User,
+        FrameScope::User,
         "Those of programs. Time in the kernel belongs to the function that called it",
     ),
-    (Frames::All, "The kernel's as well"),
+    (FrameScope::All, "The kernel's as well"),
 ];
 
 /// Reads a percentage as thousandths; what is less than one of them is one: 0 has a meaning.
@@ -186,7 +186,7 @@ mod tests {
     use super::RecordArgs;
     use crate::api::Format;
     use crate::args::{Args, ProgramCommand};
-    use crate::report::{Frames, StackValue};
+    use crate::report::{FrameScope, StackValue};
 
     fn read(typed: &[&str]) -> Result<RecordArgs, String> {
         let all = ["profiler-daemon", "record"].iter().chain(typed);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(args.duration, Some(10_000_000_000));
         assert_eq!(args.format, Some(Format::Pprof));
         assert_eq!(args.value, Some(StackValue::OffProcessor));
-        assert_eq!(args.frames, Frames::All);
+        assert_eq!(args.frames, FrameScope::All);
         assert_eq!(args.output, Some("a.svg".into()));
         assert_eq!(args.frequency_hz, Some(999));
         assert_eq!(args.config, Some("c.toml".into()));

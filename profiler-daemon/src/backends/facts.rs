@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::api::Degraded;
-use crate::collect::{CollectorState, SpendingState, Unreadable};
+use crate::collect::{CollectorState, SpendingState, TornRecords};
 use crate::config::{Config, SystemCalls};
 use crate::sys::clock::unix_ns;
 use crate::units::{MonoNs, UnixNs};
@@ -81,7 +81,7 @@ fn sampled(spending: &SpendingState) -> Option<Degraded> {
 const TOLD_NS: u64 = 60_000_000_000;
 
 /// Threads whose records could not be read within the last minute.
-fn unread(unreadable: &Unreadable, now_ns: MonoNs) -> Option<Degraded> {
+fn unread(unreadable: &TornRecords, now_ns: MonoNs) -> Option<Degraded> {
     let is_late = now_ns.saturating_since(unreadable.last_ns) < TOLD_NS;
     (unreadable.last > 0 && is_late).then(|| Degraded {
         what: "thread records".to_owned(),
@@ -101,7 +101,7 @@ mod tests {
     fn records_that_could_not_be_read_are_told_for_a_minute() {
         // Check that threads left out of a pass are told with their numbers, and no longer than a
         // minute after the last.
-        let unreadable = Unreadable {
+        let unreadable = TornRecords {
             total: 7,
             last: 2,
             last_ns: MonoNs::new(5),
@@ -111,7 +111,7 @@ mod tests {
         assert!(told.why.contains("(7 since the start"), "{}", told.why);
         assert_eq!(unread(&unreadable, MonoNs::new(TOLD_NS + 5)), None);
         assert_eq!(
-            unread(&Unreadable::default(), MonoNs::new(1)),
+            unread(&TornRecords::default(), MonoNs::new(1)),
             None,
             "there were none"
         );

@@ -4,13 +4,13 @@ use super::live::{Live, NAMES_PATIENCE, unavailable};
 use crate::api::{InstrumentationFailure, Unavailable};
 use crate::collect::{Command, InstrumentationCommand, InstrumentationState};
 use crate::report::{self, Instrumentation};
-use crate::stages::instrumenting::{self, NotBegun, Wanted};
+use crate::stages::instrumenting::{self, InstrumentationRequest, NotBegun};
 
 impl Live {
     /// Has functions measured, or says what that would be.
     pub(super) async fn instrumented(
         &self,
-        wanted: Wanted,
+        wanted: InstrumentationRequest,
         dry_run: bool,
     ) -> Result<Instrumentation, InstrumentationFailure> {
         self.has_begun()?;
@@ -71,11 +71,11 @@ impl Live {
 
 fn failure(why: NotBegun) -> InstrumentationFailure {
     match why {
-        NotBegun::Busy | NotBegun::Late => Unavailable(why.to_string()).into(),
+        NotBegun::Busy | NotBegun::Late => Unavailable(why.into()).into(),
         NotBegun::Unanswered(why) => unavailable(why).into(),
         NotBegun::NotChosen(_)
         | NotBegun::Unknown(_)
         | NotBegun::NoPoint(_)
-        | NotBegun::Refused(_) => InstrumentationFailure::Refused(why.to_string()),
+        | NotBegun::Refused(_) => InstrumentationFailure::Refused(why.into()),
     }
 }

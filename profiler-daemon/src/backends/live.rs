@@ -11,7 +11,7 @@ use profiler_common::unwind::UnwindFailure;
 use tracing::{error, info};
 
 use crate::api::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost,
     ProfileMemory, ProgramCost, Status, Unwinding,
 };
 use crate::api::{
@@ -26,7 +26,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
-use crate::stages::instrumenting::{Turns, Wanted};
+use crate::stages::instrumenting::{InstrumentationRequest, Turns};
 use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
@@ -161,7 +161,7 @@ impl Live {
     pub(super) fn memory(
         &self,
         state: Option<&CollectorState>,
-        own: own_cost::OwnCost,
+        own: own_cost::ResourceUsage,
     ) -> Vec<MemoryPart> {
         let symbols = self.access.symbol_counts();
         let lines = self.access.line_counts();
@@ -185,7 +185,7 @@ impl Live {
             return Ok(());
         }
         let ready = self.readiness();
-        ready.map_err(|missing| Unavailable(missing.join("; ")))
+        ready.map_err(|missing| Unavailable(missing.join("; ").into()))
     }
 
     /// The snapshot, or a newer one.
@@ -213,7 +213,7 @@ impl Live {
         let facts = lock(&self.facts).clone();
         let state = state.as_ref();
         let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
-        let own = own_cost::OwnCost::now();
+        let own = own_cost::ResourceUsage::now();
         let input = MetricsInput {
             version: &facts.version,
             kernel_release: &facts.kernel_release,
@@ -231,7 +231,7 @@ impl Live {
             memory: &self.memory(state, own),
             requests: &self.requests,
         };
-        metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
+        metrics::exposition(&input).map_err(|error| Unavailable(error.into()))
     }
 
     async fn change_sessions(
@@ -246,14 +246,14 @@ impl Live {
             .map_err(unavailable)?;
         changed.map_err(|unchanged| match unchanged {
             SessionUnchanged::Refused(refusal) => refusal.into(),
-            SessionUnchanged::NoPass => Unavailable(unchanged.to_string()).into(),
+            SessionUnchanged::NoPass => Unavailable(unchanged.into()).into(),
         })
     }
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
         let set = self.access.set_targets(targets).await;
         set.map_err(unavailable)?
-            .map_err(|refused| TargetsFailure::Refused(refused.to_string()))
+            .map_err(|refused| TargetsFailure::Refused(refused.into()))
     }
 }
 
@@ -284,7 +284,7 @@ impl Source for Live {
         let state = lock(&self.known).state.clone();
         let state = state.as_deref();
         let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
-        let own = own_cost::OwnCost::now();
+        let own = own_cost::ResourceUsage::now();
         let mut settings = self.config.in_force();
         settings.insert("targets".to_owned(), self.targets().in_force().into());
         let degraded = degraded(&facts, state, &pulses);
@@ -316,7 +316,7 @@ impl Source for Live {
                     .collect(),
             },
             spending: state.map(spending::status).unwrap_or_default(),
-            instrumentation: state.map(measuring).unwrap_or_default(),
+            instrumentation: state.map(|state| state.measuring).unwrap_or_default(),
             profile: ProfileMemory {
                 stack_bytes: state.map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
@@ -373,7 +373,7 @@ impl Source for Live {
 
     fn instrument(
         &self,
-        wanted: Wanted,
+        wanted: InstrumentationRequest,
         dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
         Box::pin(self.instrumented(wanted, dry_run))
@@ -442,7 +442,7 @@ fn degraded(
 }
 
 pub(super) fn unavailable(unanswered: Unanswered) -> Unavailable {
-    Unavailable(unanswered.to_string())
+    Unavailable(unanswered.into())
 }
 
 /// What a lock protects here is replaced whole, so a thread that broke while holding it left
@@ -475,16 +475,6 @@ fn kernel_bytes(state: &CollectorState) -> u64 {
         .unwinding
         .map_or(0, |unwinding| unwinding.fill.allocated_bytes);
     maps + rows
-}
-
-/// Functions that are measured.
-fn measuring(state: &CollectorState) -> Measuring {
-    let counts = state.measuring;
-    Measuring {
-        running: counts.running,
-        points: counts.points,
-        given_up: counts.given_up,
-    }
 }
 
 /// How far user stacks can be followed.

@@ -3,14 +3,18 @@
 
 use crate::collect::MemoryPart;
 use crate::sys::heap::HeapUse;
-use crate::sys::own_cost::OwnCost;
+use crate::sys::own_cost::ResourceUsage;
 
 /// The parts that are known, and what else is resident, so that all of them are what the system
 /// sees: `other` is in use and in none of the parts, `free` was given back to the heap and not yet
 /// to the system, `outside_heap` is stacks of threads and what was mapped by itself, `mapped` is
 /// the program, libraries, and memory shared with the kernel. Parts are estimates: where they say
 /// more than is resident, `other` is 0.
-pub(super) fn parts(known: &[MemoryPart], heap: Option<HeapUse>, own: OwnCost) -> Vec<MemoryPart> {
+pub(super) fn parts(
+    known: &[MemoryPart],
+    heap: Option<HeapUse>,
+    own: ResourceUsage,
+) -> Vec<MemoryPart> {
     let known_bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
     let mapped = own.resident_bytes.saturating_sub(own.anonymous_bytes);
     let mut parts = known.to_vec();
@@ -38,10 +42,10 @@ mod tests {
     fn the_parts_are_what_is_resident() {
         // Check that the parts add up to what is resident, with and without a heap that tells of
         // itself.
-        let own = OwnCost {
+        let own = ResourceUsage {
             resident_bytes: 1000,
             anonymous_bytes: 700,
-            ..OwnCost::default()
+            ..ResourceUsage::default()
         };
         let heap = HeapUse {
             in_use_bytes: 500,

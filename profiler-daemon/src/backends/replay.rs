@@ -150,7 +150,7 @@ impl Source for Replay {
     }
 
     fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
-        let refused = TargetsFailure::Refused(self.replay.to_string());
+        let refused = TargetsFailure::Refused(self.replay.to_string().into());
         Box::pin(std::future::ready(Err(refused)))
     }
 
@@ -158,13 +158,13 @@ impl Source for Replay {
         &self,
         _change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
-        let refused = SessionFailure::Unavailable(Unavailable(self.replay.to_string()));
+        let refused = SessionFailure::Unavailable(Unavailable(self.replay.to_string().into()));
         Box::pin(std::future::ready(Err(refused)))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
         Box::pin(std::future::ready(Err(Unavailable(
-            self.replay.to_string(),
+            self.replay.to_string().into(),
         ))))
     }
 

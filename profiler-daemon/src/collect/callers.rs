@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use profiler_common::Phase;
 use profiler_common::measured::{CallerKey, CallerRow, MAX_CALLERS, OTHER_CALLERS};
 
-use crate::kernel::{Measured, Pass};
+use crate::kernel::{FunctionProbes, Pass};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
-use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
+use crate::profile::frames::{Frame, FrameId, FrameTable, LiveFrames};
 use crate::sys::proc_fs;
-use crate::units::{BootNs, MonoNs, VirtualAddress};
+use crate::units::{BootNs, ModuleOffset, MonoNs, VirtualAddress};
 
 /// Calls of one function by where they were made from; `None`: from further places.
 pub type Callers = HashMap<Option<FrameId>, CallerRow>;
@@ -33,7 +33,7 @@ impl CallersOf {
     /// measured any more are forgotten.
     pub(super) fn pass(
         &mut self,
-        measured: &mut Measured,
+        measured: &mut FunctionProbes,
         pass: &Pass,
         is_measured: impl Fn(u32) -> bool,
         (processes, frames): (&mut Processes, &mut FrameTable),
@@ -93,7 +93,7 @@ impl CallersOf {
     }
 
     /// Marks the frames of all callers.
-    pub(super) fn mark(&self, marks: &mut Marks) {
+    pub(super) fn mark(&self, marks: &mut LiveFrames) {
         let living = self.living.values().filter_map(|(frame, _)| *frame);
         let ended = self.ended.values().flat_map(HashMap::keys).copied();
         living
@@ -123,7 +123,7 @@ fn place(
         },
         None => Frame {
             module: ModuleId::UNKNOWN,
-            offset: address.get(),
+            offset: ModuleOffset::of_address(address),
         },
     };
     frames.intern_for(processes.owner(process), frame)

@@ -40,12 +40,12 @@ use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
 use super::quotas::{Mounted, Quotas};
-use super::spending::Spending;
-use super::stacks::Stacks;
-use super::state::Unreadable;
+use super::spending::SpendingControl;
+use super::stacks::StackCache;
+use super::state::TornRecords;
 use super::sweep::Sweeps;
 use super::tables::Tables;
-use super::unwinding::Unwinding;
+use super::unwinding::UnwindingControl;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
@@ -77,8 +77,8 @@ pub struct Collector {
     side_band: Option<SideBand>,
     processes: Processes,
     profile: Profile,
-    stacks: Stacks,
-    unwinding: Option<Unwinding>,
+    stacks: StackCache,
+    unwinding: Option<UnwindingControl>,
     outside: Outside,
     backoff: Backoff,
     coverage: WalksByExecutable,
@@ -86,8 +86,8 @@ pub struct Collector {
     descriptions: Descriptions,
     quotas: Quotas,
     unowned: Unowned,
-    unreadable: Unreadable,
-    spending: Spending,
+    unreadable: TornRecords,
+    spending: SpendingControl,
     measuring: Measuring,
     /// As of the last whole pass: a file is read for each program.
     skipped_runs: u64,
@@ -129,9 +129,9 @@ impl Collector {
         let mapping_rows = options.kernel.settings().mappings;
         let unwinding = options
             .tables
-            .map(|tables| Unwinding::new(tables, mapping_rows));
+            .map(|tables| UnwindingControl::new(tables, mapping_rows));
         let mut kernel = options.kernel;
-        let spending = Spending::start(
+        let spending = SpendingControl::start(
             &mut kernel,
             options.budget,
             options.may_sample_calls,
@@ -143,7 +143,7 @@ impl Collector {
             side_band: options.side_band,
             processes: options.processes,
             profile: options.profile,
-            stacks: Stacks::new(OwnFrames::find()),
+            stacks: StackCache::new(OwnFrames::find()),
             unwinding,
             backoff: Backoff::new(monotonic_ns()),
             coverage: WalksByExecutable::default(),
@@ -151,7 +151,7 @@ impl Collector {
             descriptions: Descriptions::default(),
             quotas: Quotas::default(),
             unowned: Unowned::default(),
-            unreadable: Unreadable::default(),
+            unreadable: TornRecords::default(),
             spending,
             measuring: Measuring::default(),
             skipped_runs: 0,
@@ -242,7 +242,7 @@ impl Collector {
         while self
             .unwinding
             .as_ref()
-            .is_some_and(Unwinding::awaits_tables)
+            .is_some_and(UnwindingControl::awaits_tables)
             && let left_ns @ 1.. = until_ns.saturating_since(monotonic_ns())
         {
             self.wait(Duration::from_nanos(left_ns), waker);
@@ -410,7 +410,7 @@ impl Collector {
         self.spending
             .pass(&mut self.kernel, pass, &mut drained.threads);
         if !pass.unreadable.is_empty() {
-            self.unreadable = Unreadable {
+            self.unreadable = TornRecords {
                 total: self.unreadable.total + pass.unreadable.len() as u64,
                 last: pass.unreadable.len(),
                 last_ns: pass.at_ns,

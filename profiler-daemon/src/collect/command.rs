@@ -20,7 +20,7 @@ use super::measuring::InstrumentationCommand;
 use super::state::CollectorState;
 
 /// Where an answer goes. Closed once the asker has gone: then the command is not executed.
-pub type Answer<T> = oneshot::Sender<T>;
+pub type Reply<T> = oneshot::Sender<T>;
 
 /// Requests waiting at most; beyond, the asker is told at once.
 const MAX_WAITING: usize = 256;
@@ -32,35 +32,35 @@ pub enum Command {
         /// How old it may be.
         max_age_ns: u64,
         /// The snapshot.
-        answer: Answer<Arc<Snapshot>>,
+        answer: Reply<Arc<Snapshot>>,
     },
     /// The open files of modules, as far as there are any, and where each was mapped last.
     Files {
         /// Which.
         modules: Vec<ModuleId>,
         /// The files.
-        answer: Answer<HashMap<ModuleId, OpenModule>>,
+        answer: Reply<HashMap<ModuleId, OpenModule>>,
     },
     /// New targets.
     SetTargets {
         /// Which.
         targets: Targets,
         /// What is profiled from now on; or why they cannot be set.
-        answer: Answer<Result<Targets, TargetsRefused>>,
+        answer: Reply<Result<Targets, TargetsRefused>>,
     },
     /// A change of the named sessions, right after a pass.
     ChangeSession {
         /// The change.
         change: SessionChange,
         /// What it did, and the profile as of the pass.
-        answer: Answer<Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged>>,
+        answer: Reply<Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged>>,
     },
     /// Functions are measured, or are not any more.
     Instrumentation(InstrumentationCommand),
     /// How the collector is.
     State {
         /// Its state.
-        answer: Answer<CollectorState>,
+        answer: Reply<CollectorState>,
     },
     /// One last pass, and the end.
     Stop,
@@ -68,7 +68,7 @@ pub enum Command {
 
 /// Executes a command for whoever waits for its answer; for nobody, it does nothing. So what a
 /// client was told is refused for lack of time does not come about later.
-pub(super) fn reply<T>(answer: Answer<T>, execute: impl FnOnce() -> T) {
+pub(super) fn reply<T>(answer: Reply<T>, execute: impl FnOnce() -> T) {
     if !answer.is_closed() {
         // Whoever leaves only now finds out by asking again.
         answer.send(execute()).ok();

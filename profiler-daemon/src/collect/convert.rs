@@ -6,16 +6,16 @@ use std::sync::Arc;
 use profiler_common::counter::CounterKind;
 use profiler_common::{ClassNs, Counter, Phase, StackEnd};
 
-use crate::kernel::{AwayStack, Missing, Pass, StackSum, ThreadSnapshot};
+use crate::kernel::{AwayStack, MissingStack, Pass, StackSum, ThreadSnapshot};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::calls::CallTime;
 use crate::profile::frames::FrameId;
 use crate::profile::input::{
-    CommName, Counts, DrainPass, LossCause, OpenCall, OpenStack, StackDelta, SyscallUpdate,
+    CommName, DrainPass, LossCause, NamedCounts, OpenCall, OpenStack, StackDelta, SyscallUpdate,
     ThreadState, ThreadUpdate,
 };
 
-use super::stacks::Stacks;
+use super::stacks::StackCache;
 
 /// Who a slot was at the last pass or is at this one.
 #[derive(Clone, Copy, Debug)]
@@ -50,14 +50,14 @@ struct Resolved {
 }
 
 impl Resolved {
-    const fn missing(missing: Missing) -> Self {
+    const fn missing(missing: MissingStack) -> Self {
         Self {
             user: Vec::new(),
             kernel: Vec::new(),
             end: StackEnd::None,
             lost: Some(match missing {
-                Missing::NotSampled => LossCause::NotSampled,
-                Missing::NotKept => LossCause::NotKept,
+                MissingStack::NotSampled => LossCause::NotSampled,
+                MissingStack::NotKept => LossCause::NotKept,
             }),
         }
     }
@@ -91,7 +91,7 @@ impl StackId {
     }
 }
 
-fn resolve(stacks: &mut Stacks, owner: SlotOwner, id: &StackId) -> Resolved {
+fn resolve(stacks: &mut StackCache, owner: SlotOwner, id: &StackId) -> Resolved {
     let &StackId {
         user,
         kernel,
@@ -190,7 +190,7 @@ impl Owners {
 pub(super) fn convert(
     pass: &Pass,
     owners: &mut Owners,
-    stacks: &mut Stacks,
+    stacks: &mut StackCache,
     to: &mut DrainPass,
     unowned: &mut Unowned,
 ) {
@@ -269,7 +269,7 @@ pub(super) fn convert(
             max_ns: call.max_ns,
         });
     }
-    let of_kind = |wanted: &[CounterKind]| -> Counts {
+    let of_kind = |wanted: &[CounterKind]| -> NamedCounts {
         let counted = Counter::ALL.iter().zip(&pass.counters);
         counted
             .filter(|(counter, _)| wanted.contains(&counter.kind()))
@@ -329,7 +329,7 @@ mod tests {
     use profiler_common::StackEnd;
 
     use profiler_common::kinds::Primary;
-    use profiler_common::records::SyscallRow;
+    use profiler_common::records::SyscallRecord;
 
     use super::*;
     use crate::kernel::{StackSum, made_up};
@@ -366,7 +366,7 @@ mod tests {
                 ..Primary::default()
             },
         };
-        let call = |slot: &u32| SyscallRow {
+        let call = |slot: &u32| SyscallRecord {
             slot: *slot,
             number: 0,
             count: 1,
@@ -395,7 +395,7 @@ mod tests {
         // and counted by kind.
         let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
         let pass = pass(&[KNOWN, NOBODY, NOBODY]);
-        let mut stacks = Stacks::default();
+        let mut stacks = StackCache::default();
         convert(&pass, &mut owners(), &mut stacks, &mut to, &mut unowned);
         assert_eq!((to.stacks.len(), to.syscalls.len()), (1, 1));
         let counted = Unowned {
@@ -414,7 +414,7 @@ mod tests {
         let mut pass = pass(&[KNOWN]);
         for unreadable in [vec![KNOWN, NOBODY], vec![KNOWN], vec![]] {
             pass.unreadable = unreadable;
-            let mut stacks = Stacks::default();
+            let mut stacks = StackCache::default();
             convert(&pass, &mut owners, &mut stacks, &mut to, &mut unowned);
             let unread: Vec<u32> = to.unread.iter().map(|(_, thread)| thread.tid).collect();
             assert_eq!(unread.len(), pass.unreadable.len().min(1));
@@ -437,7 +437,7 @@ mod tests {
             convert(
                 &pass,
                 &mut owners,
-                &mut Stacks::default(),
+                &mut StackCache::default(),
                 &mut to,
                 &mut unowned,
             );

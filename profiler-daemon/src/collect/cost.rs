@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::kernel::ProgramCost;
+use crate::kernel::ProgramStats;
 use crate::units::MonoNs;
 
 /// How often they are switched on: the second time this long after the first, and then at twice the
@@ -73,7 +73,7 @@ impl CostEstimate {
 
     /// Takes the statistics gathered while they were on, and lets them stand for all the time since
     /// the last time.
-    pub(super) fn add(&mut self, now_ns: MonoNs, programs: &[ProgramCost]) {
+    pub(super) fn add(&mut self, now_ns: MonoNs, programs: &[ProgramStats]) {
         let Some(since_ns) = self.on_since_ns.take() else {
             return;
         };
@@ -111,7 +111,7 @@ mod tests {
         // Check that statistics of a fifth of a second are scaled to the time since they were last
         // taken.
         let program = |runs, run_ns| {
-            [ProgramCost {
+            [ProgramStats {
                 name: "tick".into(),
                 runs,
                 run_ns,
@@ -155,7 +155,7 @@ mod tests {
                 CostStep::Nothing => {}
                 CostStep::SwitchOn => starts.push(tenth),
                 CostStep::ReadAndSwitchOff => {
-                    let program = ProgramCost {
+                    let program = ProgramStats {
                         name: "tick".into(),
                         runs: 0,
                         run_ns: 0,

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use tracing::warn;
 
 use super::command::TargetsRefused;
-use crate::kernel::Targets;
+use crate::kernel::TargetControl;
 use crate::sys::proc_fs;
 
 /// Each reading finds what was forked during the one before; this is far more than that ever takes.
@@ -17,7 +17,7 @@ const READINGS: usize = 16;
 /// A process that is not known as a target yet may fork meanwhile, so the list of processes is read
 /// again until it shows nobody new: then all parents in it were targets before it was read, and the
 /// programs have seen to what these fork.
-pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), TargetsRefused> {
+pub(super) fn add(targets: &mut TargetControl, pids: &[u32]) -> Result<(), TargetsRefused> {
     for _ in 0..READINGS {
         let parents = parents().map_err(TargetsRefused::Unlisted)?;
         let added = targets.add_processes(&descendants(&parents, pids))?;

@@ -9,7 +9,7 @@ use crate::processes::live::{MAX_PROCESSES, Processes};
 use crate::processes::module::{MAX_MODULE_TEXT_BYTES, MAX_MODULES};
 use crate::profile::frames::FrameTable;
 
-use super::stacks::{MAX_STACKS, Stacks};
+use super::stacks::{MAX_STACKS, StackCache};
 use super::tables::TableFill;
 use super::unwinding::UnwindingState;
 
@@ -20,7 +20,7 @@ fn size(number: usize) -> u64 {
 /// All of them as of a pass.
 pub(super) fn of_pass(
     (kernel, pass): (&Kernel, &Pass),
-    (processes, stacks, frames): (&Processes, &Stacks, &FrameTable),
+    (processes, stacks, frames): (&Processes, &StackCache, &FrameTable),
     unwinding: Option<&UnwindingState>,
 ) -> Vec<TableFill> {
     let settings = kernel.settings();

@@ -3,7 +3,7 @@
 use super::convert::Unowned;
 use crate::kernel::TickCounts;
 use crate::processes::live::ProcessCounts;
-use crate::processes::shares::Refused;
+use crate::processes::shares::RefusedCounts;
 use crate::profile::losses::Loss;
 use crate::sys::perf_event::SideBandCounts;
 
@@ -14,7 +14,7 @@ use super::outside::OutsideCounts;
 pub struct Sources {
     pub(super) side_band: SideBandCounts,
     pub(super) processes: ProcessCounts,
-    pub(super) stacks_refused: Refused,
+    pub(super) stacks_refused: RefusedCounts,
     pub(super) skipped_runs: u64,
     pub(super) outside: OutsideCounts,
     pub(super) ticks: TickCounts,

@@ -19,10 +19,10 @@ use profiler_common::Phase;
 use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
 use tracing::warn;
 
-use crate::kernel::{Calibration, Kernel, Measured, Pass, ProbeCosts};
+use crate::kernel::{Calibration, FunctionProbes, Kernel, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
-use crate::profile::frames::{FrameTable, Marks};
+use crate::profile::frames::{FrameTable, LiveFrames};
 use crate::profile::measured as profile;
 use crate::sys::clock::monotonic_ns;
 use crate::units::{BootNs, FileOffset, MonoNs};
@@ -30,7 +30,7 @@ use crate::units::{BootNs, FileOffset, MonoNs};
 use super::callers::CallersOf;
 
 pub use command::InstrumentationCommand;
-use instrumentation::Instrumentation;
+use instrumentation::RunningInstrumentation;
 pub use instrumentation::{End, InstrumentationError, InstrumentationState, Stage};
 pub use plan::{MoreFunctions, Plan, PlannedFunction, PlannedPoint, RefusedFunction};
 pub use state::{MeasuredFunction, MeasuredFunctions, MeasuringCounts};
@@ -60,7 +60,7 @@ const BUDGET_LOOK_NS: u64 = 190_000_000;
 type EntryPlace = (u64, u64, FileOffset);
 
 /// One function, from its attachment on.
-struct Function {
+struct AttachedFunction {
     /// The number of its instrumentation.
     of: u32,
     plan: Arc<PlannedFunction>,
@@ -70,7 +70,7 @@ struct Function {
     /// When its probes were detached before the end, monotonic nanoseconds.
     detached_ns: Option<MonoNs>,
     /// As the profile keeps it, once it was told.
-    profiled: Option<Arc<profile::Function>>,
+    profiled: Option<Arc<profile::ProbedFunction>>,
     /// Of threads that are gone.
     ended: HashMap<ProcessKey, MeasuredRow>,
 }
@@ -78,8 +78,8 @@ struct Function {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Measuring {
-    instrumentations: BTreeMap<u32, Instrumentation>,
-    functions: BTreeMap<u32, Function>,
+    instrumentations: BTreeMap<u32, RunningInstrumentation>,
+    functions: BTreeMap<u32, AttachedFunction>,
     /// Functions that are tried.
     trials: BTreeMap<u32, Trial>,
     last_id: u32,
@@ -108,7 +108,7 @@ impl Measuring {
         processes: &Processes,
         plan: Plan,
     ) -> Result<u32, InstrumentationError> {
-        Measured::supported()?;
+        FunctionProbes::supported()?;
         let mut pids = plan.whom.pids.iter();
         if let Some(pid) = pids.find(|pid| crate::sys::proc_fs::stat(**pid).is_none()) {
             return Err(InstrumentationError::NoProcess(*pid));
@@ -123,7 +123,7 @@ impl Measuring {
         self.make_room();
         self.last_id += 1;
         let id = self.last_id;
-        let mut one = Instrumentation::new(slot, &plan, monotonic_ns());
+        let mut one = RunningInstrumentation::new(slot, &plan, monotonic_ns());
         let begun = one.begin(kernel, processes);
         self.instrumentations.insert(id, one);
         let more = MoreFunctions {
@@ -211,7 +211,7 @@ impl Measuring {
                     .insert(number, Trial::new(id, plan, entry, now_ns));
             } else {
                 self.functions
-                    .insert(number, Function::new(id, plan, entry, now_ns));
+                    .insert(number, AttachedFunction::new(id, plan, entry, now_ns));
             }
         }
         let attached = self.attach_all(kernel, id, &numbers);
@@ -336,7 +336,11 @@ impl Measuring {
     /// Ends an instrumentation that runs, whose rows are kept; forgets one that has ended. False if
     /// there is none.
     pub(super) fn end_or_forget(&mut self, kernel: &mut Kernel, id: u32) -> bool {
-        match self.instrumentations.get(&id).map(Instrumentation::runs) {
+        match self
+            .instrumentations
+            .get(&id)
+            .map(RunningInstrumentation::runs)
+        {
             Some(true) => self.end(kernel, id, End::Asked),
             Some(false) => self.forget(id),
             None => return false,
@@ -396,7 +400,7 @@ impl Measuring {
     }
 
     /// Marks the frames of callers.
-    pub(super) fn mark(&self, marks: &mut Marks) {
+    pub(super) fn mark(&self, marks: &mut LiveFrames) {
         self.callers.mark(marks);
     }
 
@@ -418,7 +422,7 @@ impl Measuring {
         }
     }
 
-    fn running(&self) -> impl Iterator<Item = (u32, &Instrumentation)> {
+    fn running(&self) -> impl Iterator<Item = (u32, &RunningInstrumentation)> {
         let all = self.instrumentations.iter();
         all.filter(|(_, one)| one.runs())
             .map(|(id, one)| (*id, one))
@@ -511,7 +515,7 @@ impl Measuring {
     }
 }
 
-impl Function {
+impl AttachedFunction {
     fn new(of: u32, plan: Arc<PlannedFunction>, entry: Option<EntryPlace>, now_ns: MonoNs) -> Self {
         Self {
             of,

@@ -3,7 +3,7 @@
 use crate::processes::live::Processes;
 use crate::profile::Profile;
 
-use super::stacks::Stacks;
+use super::stacks::StackCache;
 
 /// A part of the daemon, as it is called in answers and metrics, and its memory in bytes.
 pub type MemoryPart = (&'static str, u64);
@@ -15,7 +15,7 @@ fn size(bytes: usize) -> u64 {
 /// All parts as of a pass.
 pub(super) fn of_pass(
     profile: &mut Profile,
-    stacks: &Stacks,
+    stacks: &StackCache,
     processes: &Processes,
 ) -> Vec<MemoryPart> {
     vec![

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use crate::processes::module::ModuleId;
 use crate::profile::frames::{Frame, FrameTable};
+use crate::units::ModuleOffset;
 
 /// Instructions of one program's nameless code that are told apart.
 const MAX_INSTRUCTIONS: u16 = if cfg!(test) { 3 } else { 4096 };
@@ -20,24 +21,24 @@ pub(super) struct NamelessCode {
 }
 
 impl NamelessCode {
-    /// The frame that stands for nameless code of `module` at `address`, with what called it if
+    /// The frame that stands for nameless code of `module` at `offset`, with what called it if
     /// that is nameless too (`inner` is then the module of the frame that it called): `None`, since
     /// the inner frame stands for it already. Only where a thread was is told apart, up to a bound:
     /// callers and what is beyond it are at offset 0.
     pub(super) fn frame(
         &mut self,
-        (module, address): (ModuleId, u64),
+        (module, offset): (ModuleId, ModuleOffset),
         inner: Option<ModuleId>,
         table: &FrameTable,
     ) -> Option<Frame> {
-        let whole = Frame { module, offset: 0 };
+        let whole = Frame {
+            module,
+            offset: ModuleOffset::ZERO,
+        };
         if let Some(inner) = inner {
             return (inner != module).then_some(whole);
         }
-        let exact = Frame {
-            module,
-            offset: address,
-        };
+        let exact = Frame { module, offset };
         if table.knows(&exact) {
             return Some(exact);
         }

@@ -7,13 +7,13 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::perf_event::SideBand;
 use crate::units::MonoNs;
 
-use super::stacks::Stacks;
+use super::stacks::StackCache;
 
 /// See the module. Made for the stacks of one look.
 pub(super) struct Naming<'a> {
     pub(super) side_band: Option<&'a mut SideBand>,
     pub(super) processes: &'a mut Processes,
-    pub(super) stacks: &'a mut Stacks,
+    pub(super) stacks: &'a mut StackCache,
     pub(super) frames: &'a mut FrameTable,
     /// What happened before this is known of the processes, monotonic nanoseconds.
     pub(super) side_band_read_ns: MonoNs,

@@ -25,7 +25,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
     FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReadEnd, ReaderCounts, SUBCOMMAND,
 };
-use crate::units::MonoNs;
+use crate::units::{MonoNs, VirtualAddress};
 
 use walk::{Copies, Progress, Walked, walk};
 
@@ -487,7 +487,9 @@ impl Subject {
         }
         rows.enter_process(self.look.head.pid);
         let of = (&self.look.head, &*self.look.returns);
-        let progress = walk(of, &self.copies, max_frames, |pc| rows.row(pc));
+        let progress = walk(of, &self.copies, max_frames, |pc| {
+            rows.row(VirtualAddress::new(pc))
+        });
         let (walked, lacks) = match progress {
             Progress::Done(walked) => {
                 self.copies = Copies::default();

@@ -7,7 +7,7 @@
 //! takes as long as a short run. What they say of a run that does nothing is in the hooks' price
 //! already, and is taken off.
 
-use crate::kernel::{ProgramCost, Work};
+use crate::kernel::{ProgramStats, Work};
 
 /// Until the statistics were on for the first time: both programs of a system call, and a switch
 /// with its wake.
@@ -65,7 +65,7 @@ impl Prices {
     }
 
     /// Learns from the statistics of a while in which this work was done.
-    pub(super) fn learn(&mut self, programs: &[ProgramCost], work: &Work) {
+    pub(super) fn learn(&mut self, programs: &[ProgramStats], work: &Work) {
         let of = |names: &[&str]| {
             let named = programs
                 .iter()
@@ -111,8 +111,8 @@ fn mix(price_ns: &mut f64, seen_ns: f64, is_seen: &mut bool) {
 mod tests {
     use super::*;
 
-    fn program(name: &str, runs: u64, run_ns: u64) -> ProgramCost {
-        ProgramCost {
+    fn program(name: &str, runs: u64, run_ns: u64) -> ProgramStats {
+        ProgramStats {
             name: name.to_owned(),
             runs,
             run_ns,

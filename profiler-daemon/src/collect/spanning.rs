@@ -9,7 +9,7 @@ use profiler_common::spans::{ItemKey, OpenKey, PlaceAction, SpanRow, UsdtRow};
 use tracing::warn;
 
 use super::measuring::point_limits;
-use crate::kernel::{Kernel, MeasureError, Measured, ProbeCosts, ProbePlace};
+use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
 use crate::units::{BootNs, MonoNs};
@@ -328,7 +328,7 @@ impl Spanning {
 
     /// Processes that have come, or gone, whose memory has probes of its own.
     fn follow_processes(&mut self, kernel: &mut Kernel, instrumentation: u8) {
-        if self.of_all || !Measured::tells_processes() {
+        if self.of_all || !FunctionProbes::tells_processes() {
             return;
         }
         let pids = kernel.measured.processes(instrumentation);
@@ -384,7 +384,7 @@ impl Spanning {
             }
         }
         for (of, probes) in files {
-            let by_process = of.shared && !self.of_all && Measured::tells_processes();
+            let by_process = of.shared && !self.of_all && FunctionProbes::tells_processes();
             let memories: Vec<Option<u32>> = if by_process {
                 pids.iter().copied().map(Some).collect()
             } else {

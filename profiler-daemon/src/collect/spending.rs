@@ -8,7 +8,9 @@ use profiler_common::Phase;
 use profiler_common::limits::UNTRACED_CALL;
 use tracing::{debug, info, warn};
 
-use crate::kernel::{Costs, Counts, Kernel, Pass, ProgramCost, SystemCalls, ThreadSnapshot, Work};
+use crate::kernel::{
+    Costs, Counts, Kernel, Pass, ProgramStats, ThreadSnapshot, TracedSystemCalls, Work,
+};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::input::ThreadUpdate;
 use crate::sys::clock::process_ns;
@@ -94,7 +96,7 @@ struct SlotThread {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Spending {
+pub(super) struct SpendingControl {
     budget: Option<Budget>,
     controller: Option<Controller>,
     prices: Prices,
@@ -102,7 +104,7 @@ pub(super) struct Spending {
     last: SpendingMoment,
     /// Where statistics were switched on.
     measured_from: Work,
-    statistics: Vec<ProgramCost>,
+    statistics: Vec<ProgramStats>,
     threads: HashMap<u32, SlotThread>,
     past: VecDeque<SpendingMoment>,
     programs_ns: f64,
@@ -114,7 +116,7 @@ pub(super) struct Spending {
     looks: u64,
 }
 
-impl Spending {
+impl SpendingControl {
     /// Walks are bounded from here on. `may_sample`: system calls need not all be traced.
     pub(super) fn start(
         kernel: &mut Kernel,
@@ -126,7 +128,7 @@ impl Spending {
         if let Err(error) = kernel.targets.bound_walks(walks) {
             warn!("what walks of stacks may cost cannot be bounded: {error}");
         }
-        let traces = kernel.settings().system_calls != SystemCalls::Off;
+        let traces = kernel.settings().system_calls != TracedSystemCalls::Off;
         let controller = budget
             .filter(|_| may_sample && traces)
             .map(|budget| Controller::new(budget, Rng::new(), now_ns));
@@ -193,13 +195,13 @@ impl Spending {
     }
 
     /// These are the statistics as they are switched off.
-    fn learn(&mut self, counts: &Counts, now_ns: MonoNs, costs: &[ProgramCost]) {
+    fn learn(&mut self, counts: &Counts, now_ns: MonoNs, costs: &[ProgramStats]) {
         let work = counts.work(now_ns).since(&self.measured_from);
-        let gained: Vec<ProgramCost> = costs
+        let gained: Vec<ProgramStats> = costs
             .iter()
             .map(|cost| {
                 let before = self.statistics.iter().find(|old| old.name == cost.name);
-                ProgramCost {
+                ProgramStats {
                     name: cost.name.clone(),
                     runs: cost.runs - before.map_or(0, |old| old.runs.min(cost.runs)),
                     run_ns: cost.run_ns - before.map_or(0, |old| old.run_ns.min(cost.run_ns)),

@@ -13,9 +13,9 @@ use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
 use crate::processes::module::{ModuleId, ModuleMarks};
-use crate::processes::shares::{HolderId, Refused, Shares};
-use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
-use crate::units::{BootNs, MonoNs, VirtualAddress};
+use crate::processes::shares::{HolderId, RefusedCounts, Shares};
+use crate::profile::frames::{Frame, FrameId, FrameTable, LiveFrames};
+use crate::units::{BootNs, ModuleOffset, MonoNs, VirtualAddress};
 
 use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
@@ -91,7 +91,7 @@ impl UserStack {
 
 /// Known stacks.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub(super) struct StackCache {
     /// By process, the program its thread was in, and id: equal addresses of two programs are two
     /// stacks.
     user: HashMap<(ProcessKey, u16, u64), UserStack>,
@@ -107,16 +107,16 @@ pub(super) struct Stacks {
     /// Modules whose tables walks of this pass did not find.
     missed: HashSet<ModuleId>,
     /// Stacks that were not kept for want of room, of user and of kernel frames.
-    refused: [Refused; 2],
+    refused: [RefusedCounts; 2],
 }
 
-impl Default for Stacks {
+impl Default for StackCache {
     fn default() -> Self {
         Self::new(OwnFrames::default())
     }
 }
 
-impl Stacks {
+impl StackCache {
     pub(super) fn new(own: OwnFrames) -> Self {
         Self {
             user: HashMap::new(),
@@ -129,7 +129,7 @@ impl Stacks {
             pass: 0,
             on_stacks: HashSet::new(),
             missed: HashSet::new(),
-            refused: <[Refused; 2]>::default(),
+            refused: <[RefusedCounts; 2]>::default(),
         }
     }
 
@@ -236,11 +236,8 @@ impl Stacks {
                 end = Some(StackEnd::TRUNCATED);
                 break;
             }
-            match processes.resolve(
-                key,
-                MonoNs::new(head.time_ns),
-                VirtualAddress::new(*address),
-            ) {
+            let address = VirtualAddress::new(*address);
+            match processes.resolve(key, MonoNs::new(head.time_ns), address) {
                 Some(place) => {
                     let inner = frames.last().map(|inner| table.get(*inner).module);
                     let frame = if processes.is_nameless(place.module) {
@@ -258,7 +255,7 @@ impl Stacks {
                     unmapped = true;
                     let frame = Frame {
                         module: ModuleId::UNKNOWN,
-                        offset: *address,
+                        offset: ModuleOffset::of_address(address),
                     };
                     frames.push(table.intern_for(owner, frame));
                 }
@@ -347,7 +344,7 @@ impl Stacks {
     }
 
     /// Marks the frames of all stacks that are known.
-    pub(super) fn mark(&self, marks: &mut Marks) {
+    pub(super) fn mark(&self, marks: &mut LiveFrames) {
         let user = self.user.values().flat_map(|stack| stack.frames.iter());
         let kernel = self.kernel.values().flat_map(|stack| stack.frames.iter());
         user.chain(kernel).for_each(|frame| marks.keep(*frame));
@@ -380,16 +377,16 @@ impl Stacks {
     }
 
     /// Stacks that were not kept for want of room.
-    pub(super) const fn refused(&self) -> Refused {
+    pub(super) const fn refused(&self) -> RefusedCounts {
         let [user, kernel] = self.refused;
-        Refused {
+        RefusedCounts {
             full: user.full + kernel.full,
             over_share: user.over_share + kernel.over_share,
         }
     }
 
     /// The same, of user and of kernel frames.
-    pub(super) const fn refused_of_each(&self) -> [Refused; 2] {
+    pub(super) const fn refused_of_each(&self) -> [RefusedCounts; 2] {
         self.refused
     }
 }

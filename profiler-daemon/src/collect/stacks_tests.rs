@@ -12,7 +12,7 @@ struct SeenStacks {
     machine: Machine,
     processes: Processes,
     table: FrameTable,
-    stacks: Stacks,
+    stacks: StackCache,
 }
 
 impl SeenStacks {
@@ -30,7 +30,7 @@ impl SeenStacks {
             machine,
             processes,
             table: FrameTable::new(100),
-            stacks: Stacks::default(),
+            stacks: StackCache::default(),
         }
     }
 
@@ -90,9 +90,9 @@ fn nameless_code_stays_together() {
     let mut innermost = Vec::new();
     for address in [0x5010, 0x5020, 0x5030, 0x5040, 0x5050, 0x5020] {
         let addresses = [address, 0x5100, 0x5200, 0x1010, 0x5300, 0x5400, 0x1020];
-        seen.stacks = Stacks {
+        seen.stacks = StackCache {
             nameless: std::mem::take(&mut seen.stacks.nameless),
-            ..Stacks::default()
+            ..StackCache::default()
         };
         let (modules, cut) = seen.travel(10 * SECOND, &addresses);
         let (engine, nameless) = ("/bin/engine", "[jit] shown");
@@ -110,8 +110,8 @@ fn nameless_code_stays_together() {
         );
         let key = seen.processes.link(2, MonoNs::new(1), BootNs::new(1));
         let frames = seen.stacks.user(key, 0, 7).unwrap().frames;
-        assert_eq!(seen.table.get(frames[1]).offset, 0);
-        innermost.push(seen.table.get(frames[3]).offset);
+        assert_eq!(seen.table.get(frames[1]).offset, ModuleOffset::ZERO);
+        innermost.push(seen.table.get(frames[3]).offset.get());
     }
     assert_eq!(innermost, [0x5010, 0x5020, 0x5030, 0, 0, 0x5020]);
 }
@@ -190,10 +190,10 @@ fn invented_stacks_leave_room() {
     };
     let mut processes = Processes::new(Box::new(machine.clone()), options, ClockOffsets::default());
     processes.seed_from_proc();
-    let (mut stacks, mut table) = (Stacks::default(), FrameTable::new(1 << 20));
+    let (mut stacks, mut table) = (StackCache::default(), FrameTable::new(1 << 20));
     // Whether all of a new stack of a process is known, of user and of kernel frames.
     let travel =
-        |stacks: &mut Stacks, table: &mut FrameTable, processes: &mut Processes, pid, id| {
+        |stacks: &mut StackCache, table: &mut FrameTable, processes: &mut Processes, pid, id| {
             let addresses = [0x1000 + id % 0x1000, 0x1001 + id % 0xfff];
             stacks.add(
                 &walk(pid, u64::from(pid) << 32 | id, &addresses),

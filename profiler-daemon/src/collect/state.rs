@@ -7,11 +7,11 @@ use profiler_common::limits::CALLS_PER_THREAD;
 use profiler_common::{Counter, StackEnd};
 
 #[cfg(test)]
-use crate::kernel::SystemCalls;
+use crate::kernel::TracedSystemCalls;
 use crate::kernel::{Attached, KernelSettings, MapCost};
 use crate::processes::files::FileCounts;
 use crate::processes::live::ProcessCounts;
-use crate::profile::input::Counts;
+use crate::profile::input::NamedCounts;
 use crate::sys::perf_event::SideBandCounts;
 use crate::units::MonoNs;
 
@@ -67,9 +67,9 @@ pub struct CollectorState {
     /// Bytes that the recent past takes.
     pub recent_past_bytes: u64,
     /// What the profile itself counts, by name.
-    pub losses: Counts,
+    pub losses: NamedCounts,
     /// Records of threads that could not be read.
-    pub unreadable: Unreadable,
+    pub unreadable: TornRecords,
     /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
     pub walk_ends: Vec<u64>,
     /// The same by executable, most walked first.
@@ -141,7 +141,7 @@ impl CollectorState {
 
 /// Records of threads that were being changed whenever they were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct TornRecords {
     /// Since the start, each once in each pass.
     pub total: u64,
     /// In the last pass that had any.
@@ -160,7 +160,7 @@ impl CollectorState {
             settings: KernelSettings {
                 frequency_hz: 99,
                 min_interval_ns: 0,
-                system_calls: SystemCalls::All,
+                system_calls: TracedSystemCalls::All,
                 max_threads: 1,
                 stacks_per_drain: 1,
                 ring_bytes: 4096,
@@ -184,8 +184,8 @@ impl CollectorState {
             memory: vec![("frames", 100)],
             stack_bytes: 0,
             recent_past_bytes: 0,
-            losses: Counts::default(),
-            unreadable: Unreadable::default(),
+            losses: NamedCounts::default(),
+            unreadable: TornRecords::default(),
             walk_ends: Vec::new(),
             coverage: Vec::new(),
             unwinding: None,

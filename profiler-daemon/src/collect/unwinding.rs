@@ -85,7 +85,7 @@ struct WalkedProcess {
 }
 
 /// See the module.
-pub(super) struct Unwinding {
+pub(super) struct UnwindingControl {
     asking: Asking,
     tables: HashMap<ModuleId, TableState>,
     shared: HashMap<usize, SharedRows>,
@@ -109,7 +109,7 @@ pub(super) struct Unwinding {
     state: UnwindingState,
 }
 
-impl Unwinding {
+impl UnwindingControl {
     /// With this worker, where the walker has room for so many mapping rows.
     pub(super) fn new(worker: TableWorker, mapping_rows: u32) -> Self {
         Self {

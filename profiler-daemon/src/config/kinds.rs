@@ -13,7 +13,7 @@ use toml::Value;
 use super::duration;
 
 /// A kind of value: its default, its bounds and its spelling in the configuration file.
-pub(super) trait Kind<T> {
+pub(super) trait SettingKind<T> {
     /// The value when nothing is written.
     fn default_value(&self) -> T;
     /// The value that was written, or a sentence (without subject) that says what is allowed.
@@ -27,14 +27,14 @@ pub(super) trait Kind<T> {
 }
 
 /// A whole number with a unit.
-pub(super) struct Whole {
+pub(super) struct WholeNumber {
     pub(super) default: u64,
     pub(super) min: u64,
     pub(super) max: u64,
     pub(super) unit: &'static str,
 }
 
-impl<T: TryFrom<u64> + Serialize> Kind<T> for Whole {
+impl<T: TryFrom<u64> + Serialize> SettingKind<T> for WholeNumber {
     fn default_value(&self) -> T {
         fitting(self.default)
     }
@@ -45,7 +45,7 @@ impl<T: TryFrom<u64> + Serialize> Kind<T> for Whole {
             .and_then(|number| u64::try_from(number).ok())
             .filter(|number| (self.min..=self.max).contains(number))
             .map(fitting)
-            .ok_or_else(|| format!("must be {}", Kind::<T>::allowed(self)))
+            .ok_or_else(|| format!("must be {}", SettingKind::<T>::allowed(self)))
     }
 
     fn allowed(&self) -> String {
@@ -98,7 +98,7 @@ impl Time {
     }
 }
 
-impl Kind<u64> for Time {
+impl SettingKind<u64> for Time {
     fn default_value(&self) -> u64 {
         self.default_ns
     }
@@ -138,7 +138,7 @@ impl Kind<u64> for Time {
 }
 
 /// An amount of memory in bytes, written as a number or with KiB, MiB or GiB.
-pub(super) struct Bytes {
+pub(super) struct ByteSize {
     pub(super) default: u64,
     pub(super) min: u64,
     pub(super) max: u64,
@@ -167,7 +167,7 @@ fn read_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(size)
 }
 
-impl<T: TryFrom<u64> + Serialize> Kind<T> for Bytes {
+impl<T: TryFrom<u64> + Serialize> SettingKind<T> for ByteSize {
     fn default_value(&self) -> T {
         fitting(self.default)
     }
@@ -182,7 +182,7 @@ impl<T: TryFrom<u64> + Serialize> Kind<T> for Bytes {
             .filter(|bytes| (self.min..=self.max).contains(bytes))
             .filter(|bytes| !self.power_of_two || bytes.is_power_of_two())
             .map(fitting)
-            .ok_or_else(|| format!("must be {}", Kind::<T>::allowed(self)))
+            .ok_or_else(|| format!("must be {}", SettingKind::<T>::allowed(self)))
     }
 
     fn allowed(&self) -> String {
@@ -230,7 +230,7 @@ impl Percent {
     }
 }
 
-impl Kind<Option<u32>> for Percent {
+impl SettingKind<Option<u32>> for Percent {
     fn default_value(&self) -> Option<u32> {
         self.parse(self.default)
             .expect("the default is a percentage within the bounds")
@@ -259,7 +259,7 @@ pub(super) struct Flag {
     pub(super) default: bool,
 }
 
-impl Kind<bool> for Flag {
+impl SettingKind<bool> for Flag {
     fn default_value(&self) -> bool {
         self.default
     }
@@ -288,7 +288,7 @@ pub(super) struct OptionalFlag {
     pub(super) unsaid: bool,
 }
 
-impl Kind<Option<bool>> for OptionalFlag {
+impl SettingKind<Option<bool>> for OptionalFlag {
     fn default_value(&self) -> Option<bool> {
         None
     }
@@ -319,7 +319,7 @@ pub(super) struct Folder {
     pub(super) default: &'static str,
 }
 
-impl Kind<PathBuf> for Folder {
+impl SettingKind<PathBuf> for Folder {
     fn default_value(&self) -> PathBuf {
         self.default.into()
     }
@@ -359,7 +359,7 @@ impl<T: Copy + PartialEq> Choice<T> {
     }
 }
 
-impl<T: Copy + PartialEq> Kind<T> for Choice<T> {
+impl<T: Copy + PartialEq> SettingKind<T> for Choice<T> {
     fn default_value(&self) -> T {
         self.find(self.default)
             .expect("the default is one of the words")
@@ -396,7 +396,7 @@ pub(super) struct Address {
     pub(super) default: &'static str,
 }
 
-impl Kind<SocketAddr> for Address {
+impl SettingKind<SocketAddr> for Address {
     fn default_value(&self) -> SocketAddr {
         self.default.parse().expect("the default is an address")
     }
@@ -429,7 +429,7 @@ pub(super) struct ListOf<T> {
     pub(super) item: fn(&Value) -> Result<T, String>,
 }
 
-impl<T: Serialize> Kind<Vec<T>> for ListOf<T> {
+impl<T: Serialize> SettingKind<Vec<T>> for ListOf<T> {
     fn default_value(&self) -> Vec<T> {
         Vec::new()
     }

@@ -71,7 +71,7 @@ macro_rules! section {
         impl Default for $meant {
             fn default() -> Self {
                 Self {
-                    $( $field: $crate::config::kinds::Kind::<$type>::default_value(&$kind), )+
+                    $( $field: $crate::config::kinds::SettingKind::<$type>::default_value(&$kind), )+
                     $($( $sub: <$sub_meant>::default(), )+)?
                 }
             }
@@ -83,7 +83,7 @@ macro_rules! section {
             pub fn in_force(&self) -> serde_json::Map<String, serde_json::Value> {
                 let mut shown = serde_json::Map::new();
                 $(
-                    let value = $crate::config::kinds::Kind::<$type>::show(&$kind, &self.$field);
+                    let value = $crate::config::kinds::SettingKind::<$type>::show(&$kind, &self.$field);
                     shown.insert(stringify!($key).to_owned(), value);
                 )+
                 $($( shown.insert(stringify!($sub).to_owned(), serde_json::Value::Object(self.$sub.in_force())); )+)?
@@ -105,7 +105,7 @@ macro_rules! section {
                 let mut meant = <$meant>::default();
                 $(
                     if let Some(written) = self.$key {
-                        match $crate::config::kinds::Kind::<$type>::read(&$kind, written.get_ref()) {
+                        match $crate::config::kinds::SettingKind::<$type>::read(&$kind, written.get_ref()) {
                             Ok(value) => meant.$field = value,
                             Err(sentence) => refusals.push($crate::config::section::InvalidValue {
                                 offset: written.span().start,
@@ -127,8 +127,8 @@ macro_rules! section {
                             table: $table,
                             name: stringify!($key),
                             comment: $crate::config::section::join_comment(&[$($comment),+]),
-                            allowed: $crate::config::kinds::Kind::<$type>::allowed(&$kind),
-                            sample: $crate::config::kinds::Kind::<$type>::sample(&$kind),
+                            allowed: $crate::config::kinds::SettingKind::<$type>::allowed(&$kind),
+                            sample: $crate::config::kinds::SettingKind::<$type>::sample(&$kind),
                         }, )+
                     ],
                     $($( $sub_written::keys(), )+)?

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use profiler_common::limits::{DEFAULT_RING_BYTES, MAX_RING_BYTES, MIN_RING_BYTES};
 
 use super::kinds::{
-    Address, Bytes, Choice, Flag, Folder, ListOf, OptionalFlag, Percent, Time, Whole,
+    Address, ByteSize, Choice, Flag, Folder, ListOf, OptionalFlag, Percent, Time, WholeNumber,
 };
 use super::section::section;
 use super::targets::{self, Targets};
@@ -42,7 +42,7 @@ impl SystemCalls {
 }
 
 /// The bounds of `frequency_hz`, also for the command line.
-pub(super) const FREQUENCY: Whole = Whole {
+pub(super) const FREQUENCY: WholeNumber = WholeNumber {
     default: 99,
     min: 1,
     max: 10_000,
@@ -71,10 +71,10 @@ section! {
     /// What the daemon was told to do. Every value is within its bounds.
     pub struct Config, ConfigWritten in "" with
         targets: TargetsWritten => Targets,
-        limits: LimitsWritten => Limits,
+        limits: LimitsWritten => LimitSettings,
         metrics: MetricsWritten => Metrics,
         http: HttpWritten => Http,
-        instrumentation: InstrumentationWritten => Instrumentation;
+        instrumentation: InstrumentationWritten => InstrumentationSettings;
 
     /// How often each processor is sampled. More samples show rarer functions and cost more.
     frequency_hz as frequency_hz: u32 = FREQUENCY;
@@ -150,38 +150,42 @@ section! {
 section! {
     /// Sizes that bound what the daemon holds. What does not fit is counted by cause, never
     /// silently left out.
-    pub struct Limits, LimitsWritten in "limits";
+    pub struct LimitSettings, LimitsWritten in "limits";
 
     /// Threads that are followed at the same time. Each costs the kernel about 1 KiB.
-    max_threads as max_threads: u32 = Whole { default: 16_384, min: 64, max: 1_048_576, unit: "threads" };
+    max_threads as max_threads: u32 =
+        WholeNumber { default: 16_384, min: 64, max: 1_048_576, unit: "threads" };
 
     /// Different stacks that the kernel collects between two reads, which are one second apart.
-    stack_entries as stack_entries: u32 = Whole { default: 16_384, min: 1_024, max: 1_048_576, unit: "stacks" };
+    stack_entries as stack_entries: u32 =
+        WholeNumber { default: 16_384, min: 1_024, max: 1_048_576, unit: "stacks" };
 
     /// User functions of one stack, on kernels from 5.17 on; older ones take 256. What lies further
     /// out is cut off.
-    user_frames as user_frames: u32 = Whole { default: 512, min: 16, max: 512, unit: "functions" };
+    user_frames as user_frames: u32 =
+        WholeNumber { default: 512, min: 16, max: 512, unit: "functions" };
 
     /// Stretches of code that all processes together have mapped. 32 bytes of kernel memory each.
-    mappings as mappings: u32 = Whole { default: 65_536, min: 4_096, max: 4_194_304, unit: "mappings" };
+    mappings as mappings: u32 =
+        WholeNumber { default: 65_536, min: 4_096, max: 4_194_304, unit: "mappings" };
 
     /// Kernel memory for the tables by which stacks are unwound, taken as it is needed. When it is
     /// full, the tables that were not used for longest give way.
     unwind_table_bytes as unwind_table_bytes: u32 =
-        Bytes { default: 96 * MIB, min: 4 * MIB, max: GIB, power_of_two: false };
+        ByteSize { default: 96 * MIB, min: 4 * MIB, max: GIB, power_of_two: false };
 
     /// Disk for the same tables, in the state directory.
     unwind_cache_bytes as unwind_cache_bytes: u64 =
-        Bytes { default: 512 * MIB, min: 16 * MIB, max: 64 * GIB, power_of_two: false };
+        ByteSize { default: 512 * MIB, min: 16 * MIB, max: 64 * GIB, power_of_two: false };
 
     /// Buffer through which stacks come from the kernel.
     stack_ring_bytes as stack_ring_bytes: u32 =
-        Bytes { default: DEFAULT_RING_BYTES as u64, min: MIN_RING_BYTES as u64, max: MAX_RING_BYTES as u64, power_of_two: true };
+        ByteSize { default: DEFAULT_RING_BYTES as u64, min: MIN_RING_BYTES as u64, max: MAX_RING_BYTES as u64, power_of_two: true };
 
     /// Memory for the stacks of the profile. When it is full, the lightest stacks are folded to
     /// make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
-        Bytes { default: 128 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+        ByteSize { default: 128 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
     /// How long the recent past is kept in buckets, for windows and timelines. The older a bucket,
     /// the longer: 1, 10, 60 seconds.
@@ -191,38 +195,42 @@ section! {
     /// Memory for that, and for what named sessions need. When it is full, the oldest buckets give
     /// way, then sessions, then the last two minutes.
     recent_past_bytes as recent_past_bytes: usize =
-        Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+        ByteSize { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
     /// Named sessions that are kept. Of more, the one that was stopped first is given up.
-    sessions as sessions: usize = Whole { default: 64, min: 1, max: MAX_SESSIONS as u64, unit: "sessions" };
+    sessions as sessions: usize =
+        WholeNumber { default: 64, min: 1, max: MAX_SESSIONS as u64, unit: "sessions" };
 
     /// Spans that all named sessions have together.
-    session_spans as session_spans: usize = Whole { default: 1_000, min: 1, max: MAX_SESSION_SPANS as u64, unit: "spans" };
+    session_spans as session_spans: usize =
+        WholeNumber { default: 1_000, min: 1, max: MAX_SESSION_SPANS as u64, unit: "spans" };
 
     /// Memory for names of functions. Names that do not fit are looked up again when they are
     /// needed.
     symbol_cache_bytes as symbol_cache_bytes: usize =
-        Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+        ByteSize { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
     /// Memory for the process that reads debug information, for reports with lines of source. There
     /// is one at a time, for as long as it takes; one that needs more is ended, and what it had
     /// found until then is kept.
     line_worker_bytes as line_worker_bytes: u64 =
-        Bytes { default: 256 * MIB, min: 32 * MIB, max: 64 * GIB, power_of_two: false };
+        ByteSize { default: 256 * MIB, min: 32 * MIB, max: 64 * GIB, power_of_two: false };
 
     /// Processes that are kept in the reports after they exited, the latest first to stay.
-    exited_processes as exited_processes: usize = Whole { default: 1_000, min: 0, max: 100_000, unit: "processes" };
+    exited_processes as exited_processes: usize =
+        WholeNumber { default: 1_000, min: 0, max: 100_000, unit: "processes" };
 
     /// Programs by which processes are added up that are no longer kept. The other programs are one
     /// together.
-    images as images: usize = Whole { default: 256, min: 1, max: 10_000, unit: "programs" };
+    images as images: usize = WholeNumber { default: 256, min: 1, max: 10_000, unit: "programs" };
 
     /// Threads of one process that are kept one by one after they exited. Older ones are added up.
     exited_threads_per_process as exited_threads_per_process: usize =
-        Whole { default: 256, min: 0, max: 100_000, unit: "threads" };
+        WholeNumber { default: 256, min: 0, max: 100_000, unit: "threads" };
 
     /// Program files and libraries that are held open at the same time to read names from.
-    open_files as open_files: usize = Whole { default: 256, min: 16, max: 65_536, unit: "files" };
+    open_files as open_files: usize =
+        WholeNumber { default: 256, min: 16, max: 65_536, unit: "files" };
 }
 
 section! {
@@ -230,7 +238,8 @@ section! {
     pub struct Metrics, MetricsWritten in "metrics";
 
     /// Groups of processes that have series of their own; the others share one named other.
-    max_groups as max_groups: usize = Whole { default: 100, min: 1, max: 1_000, unit: "groups" };
+    max_groups as max_groups: usize =
+        WholeNumber { default: 100, min: 1, max: 1_000, unit: "groups" };
 }
 
 section! {
@@ -238,7 +247,8 @@ section! {
     pub struct Http, HttpWritten in "http";
 
     /// Connections that are open at the same time. More are answered with 503.
-    max_connections as max_connections: usize = Whole { default: 64, min: 1, max: 4_096, unit: "connections" };
+    max_connections as max_connections: usize =
+        WholeNumber { default: 64, min: 1, max: 4_096, unit: "connections" };
 
     /// How long a request may take to arrive, and how long its answer may take to be made.
     request_timeout as request_timeout_ns: u64 =
@@ -246,12 +256,12 @@ section! {
 
     /// The longest body of a request.
     max_body_bytes as max_body_bytes: usize =
-        Bytes { default: 64 * KIB, min: KIB, max: MIB, power_of_two: false };
+        ByteSize { default: 64 * KIB, min: KIB, max: MIB, power_of_two: false };
 }
 
 section! {
     /// Measuring functions exactly.
-    pub struct Instrumentation, InstrumentationWritten in "instrumentation";
+    pub struct InstrumentationSettings, InstrumentationWritten in "instrumentation";
 
     /// Whether clients may have functions of any process measured (POST /api/v1/instrumentations).
     /// Probes slow what they measure, within a budget: whoever reaches the address above may then

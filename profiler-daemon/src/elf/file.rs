@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, Note, NoteIterator};
 
 use super::{
     LE,
-    read::{Bytes, ReadAt, entries, entry, zeros},
+    read::{FileRange, ReadAt, entries, entry, zeros},
 };
 use crate::units::{FileOffset, ModuleAddress};
 
@@ -105,8 +105,8 @@ impl Section {
 
     /// Where its bytes are in the file.
     #[must_use]
-    pub const fn bytes(&self) -> Bytes {
-        Bytes {
+    pub const fn bytes(&self) -> FileRange {
+        FileRange {
             offset: self.offset,
             size_bytes: self.size_bytes,
         }

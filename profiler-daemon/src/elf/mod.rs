@@ -23,7 +23,7 @@ pub use object::elf::{
     STT_GNU_IFUNC, STT_NOTYPE, VERSYM_HIDDEN,
 };
 pub use object::pod::{Pod, from_bytes};
-pub use read::{Bytes, ReadAt, entry};
+pub use read::{FileRange, ReadAt, entry};
 
 /// An entry of a symbol table.
 pub type Symbol = object::elf::Sym64<LE>;

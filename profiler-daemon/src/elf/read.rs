@@ -60,14 +60,14 @@ pub(super) fn zeros<T: Pod>() -> T {
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bytes {
+pub struct FileRange {
     /// Where it begins.
     pub offset: FileOffset,
     /// How long it is.
     pub size_bytes: u64,
 }
 
-impl Bytes {
+impl FileRange {
     /// All of them, or as many as there may be.
     pub fn read(self, file: &(impl ReadAt + ?Sized), at_most: usize) -> Option<Vec<u8>> {
         let size_bytes = usize::try_from(self.size_bytes).unwrap_or(usize::MAX);

@@ -3,7 +3,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, share},
-    text::{Cell, Envelope, Kind, Table, TextReport},
+    text::{Cell, ColumnKind, Envelope, Table, TextReport},
 };
 use crate::report::{
     Diff, DiffRow, FunctionRow, Grouping, Neighbours, ProcessDiff, ProcessDiffRow, Side,
@@ -21,20 +21,20 @@ impl TextReport for Diff {
 
     fn table(&self) -> Option<Table> {
         let amounts = if self.value.is_time() {
-            Kind::Part
+            ColumnKind::Part
         } else {
-            Kind::Number
+            ColumnKind::Number
         };
         let columns = vec![
-            ("LARGEST", Kind::Number),
-            ("BASE%", Kind::Number),
-            ("OTHER%", Kind::Number),
-            ("CHANGE", Kind::Number),
-            ("INCL", Kind::Number),
+            ("LARGEST", ColumnKind::Number),
+            ("BASE%", ColumnKind::Number),
+            ("OTHER%", ColumnKind::Number),
+            ("CHANGE", ColumnKind::Number),
+            ("INCL", ColumnKind::Number),
             ("BASE", amounts),
             ("OTHER", amounts),
-            ("FUNCTION", Kind::Function),
-            ("MODULE", Kind::Name),
+            ("FUNCTION", ColumnKind::Function),
+            ("MODULE", ColumnKind::Name),
         ];
         let head = format!(
             "shares of each side's {}, exclusive; CHANGE in points, INCL that of inclusive",
@@ -76,22 +76,22 @@ impl TextReport for ProcessDiff {
 
     fn table(&self) -> Option<Table> {
         let amounts = if self.value.is_time() {
-            Kind::Part
+            ColumnKind::Part
         } else {
-            Kind::Number
+            ColumnKind::Number
         };
         let mut columns = vec![
-            ("CHANGE", Kind::Number),
-            ("BASE%", Kind::Number),
-            ("OTHER%", Kind::Number),
+            ("CHANGE", ColumnKind::Number),
+            ("BASE%", ColumnKind::Number),
+            ("OTHER%", ColumnKind::Number),
             ("BASE", amounts),
             ("OTHER", amounts),
         ];
         columns.push(match self.by {
-            Grouping::Name => ("PROCESSES", Kind::Number),
-            Grouping::Process => ("PID", Kind::Number),
+            Grouping::Name => ("PROCESSES", ColumnKind::Number),
+            Grouping::Process => ("PID", ColumnKind::Number),
         });
-        columns.push(("NAME", Kind::Name));
+        columns.push(("NAME", ColumnKind::Name));
         let of = match (self.percent_of, self.base.window.processors) {
             (Whole::Samples, _) => "all of each side".to_owned(),
             (Whole::Processors, Some(processors)) => {

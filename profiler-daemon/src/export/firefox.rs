@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::report::{StackValue, Stacks};
+use crate::report::{StackTree, StackValue};
 
 /// The version of the format that is written; viewers convert older ones.
 const VERSION: u32 = 62;
@@ -29,7 +29,7 @@ const CATEGORIES: [(&str, &str, &str); 4] = [
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+pub fn write(stacks: &StackTree, value: StackValue, out: &mut impl Write) -> io::Result<()> {
     let mut text = StringTable::default();
     let shared = shared(stacks, &mut text);
     let profile = json!({
@@ -45,7 +45,7 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
     out.write_all(b"\n")
 }
 
-fn meta(stacks: &Stacks) -> Value {
+fn meta(stacks: &StackTree) -> Value {
     let category = |(_, name, color): &(&str, &str, &str)| json!({"name": name, "color": color, "subcategories": ["Other"]});
     json!({
         "categories": CATEGORIES.iter().map(category).collect::<Vec<_>>(),
@@ -66,7 +66,7 @@ fn meta(stacks: &Stacks) -> Value {
     })
 }
 
-fn libs(stacks: &Stacks) -> Vec<Value> {
+fn libs(stacks: &StackTree) -> Vec<Value> {
     let lib = |module: &crate::report::stacks::StackModule| {
         let name = module.name.rsplit('/').next().unwrap_or(&module.name);
         json!({
@@ -83,7 +83,7 @@ fn libs(stacks: &Stacks) -> Vec<Value> {
 }
 
 /// The tables of frames, functions and stacks; all by the numbers that they have in `stacks`.
-fn shared(stacks: &Stacks, text: &mut StringTable) -> Value {
+fn shared(stacks: &StackTree, text: &mut StringTable) -> Value {
     let functions = &stacks.functions;
     let count = functions.len();
     let all = |value: Value| vec![value; count];
@@ -149,7 +149,7 @@ fn shared(stacks: &Stacks, text: &mut StringTable) -> Value {
     })
 }
 
-fn thread(stacks: &Stacks, value: StackValue) -> Value {
+fn thread(stacks: &StackTree, value: StackValue) -> Value {
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for (index, node) in stacks.nodes.iter().enumerate().skip(1) {
         let amount = value.of(&node.own);

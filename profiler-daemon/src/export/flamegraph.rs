@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use inferno::flamegraph::{self, Options};
 
 use super::{folded, human};
-use crate::report::{StackValue, Stacks};
+use crate::report::{StackTree, StackValue};
 
 /// How wide it is, pixels. Fixed, so that it needs no script to be right.
 const WIDTH: usize = 1200;
@@ -15,7 +15,7 @@ const WIDTH: usize = 1200;
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+pub fn write(stacks: &StackTree, value: StackValue, out: &mut impl Write) -> io::Result<()> {
     let mut options = Options::default();
     options.title = human::name(&stacks.title);
     options.subtitle = Some(format!("{}, {}", value.name(), unit(value)));

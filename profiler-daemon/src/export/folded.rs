@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::human;
-use crate::report::{StackValue, Stacks, calltree::CUT};
+use crate::report::{StackTree, StackValue, calltree::CUT};
 
 /// Largest text, bytes. Of more, the smallest functions are cut, and their values stand under
 /// `(cut)`: each line repeats all callers, so a few thousand deep stacks with long names would else
@@ -21,12 +21,12 @@ pub const MAX_TEXT_BYTES: usize = 32 << 20;
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+pub fn write(stacks: &StackTree, value: StackValue, out: &mut impl Write) -> io::Result<()> {
     write_within(stacks, value, MAX_TEXT_BYTES, out)
 }
 
 fn write_within(
-    stacks: &Stacks,
+    stacks: &StackTree,
     value: StackValue,
     most_bytes: usize,
     out: &mut impl Write,
@@ -50,14 +50,14 @@ fn write_within(
     source.steps(fits).write(out)
 }
 
-fn names_of(stacks: &Stacks) -> Vec<String> {
+fn names_of(stacks: &StackTree) -> Vec<String> {
     let functions = stacks.functions.iter();
     functions.map(|function| step(&function.name)).collect()
 }
 
 /// The stacks, and which of their nodes matter most.
 struct FoldedSource<'s> {
-    stacks: &'s Stacks,
+    stacks: &'s StackTree,
     value: StackValue,
     names: &'s [String],
     /// The nodes with any of the value in or below them, most first; callers before what they call.
@@ -65,7 +65,7 @@ struct FoldedSource<'s> {
 }
 
 impl<'s> FoldedSource<'s> {
-    fn new(stacks: &'s Stacks, value: StackValue, names: &'s [String]) -> Self {
+    fn new(stacks: &'s StackTree, value: StackValue, names: &'s [String]) -> Self {
         let mut totals: Vec<u64> = stacks
             .nodes
             .iter()
@@ -260,8 +260,8 @@ mod tests {
     }
 
     /// Stacks of these paths and amounts.
-    fn stacks_of(paths: &[(&[&str], u64)]) -> Stacks {
-        let mut stacks = Stacks {
+    fn stacks_of(paths: &[(&[&str], u64)]) -> StackTree {
+        let mut stacks = StackTree {
             title: "session".to_owned(),
             pid: None,
             exe: None,
@@ -303,7 +303,7 @@ mod tests {
         stacks
     }
 
-    fn text_within(stacks: &Stacks, most_bytes: usize) -> String {
+    fn text_within(stacks: &StackTree, most_bytes: usize) -> String {
         let mut out = Vec::new();
         write_within(stacks, StackValue::Samples, most_bytes, &mut out).unwrap();
         String::from_utf8(out).unwrap()

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{
     human::{last_part, name, nanoseconds, percent},
     spans::{span_table, usdt_table},
-    text::{Cell, Kind, Table, write_table},
+    text::{Cell, ColumnKind, Table, write_table},
 };
 use crate::report::{FunctionRow, Measured, MeasuredValues};
 
@@ -45,17 +45,17 @@ pub(super) fn measured_tables(measured: &Measured) -> Vec<Table> {
 /// The table: a row for each function, and what is to be known of some of them below.
 fn measured_table(measured: &Measured) -> Table {
     let columns = vec![
-        ("CALLS", Kind::Number),
-        ("MEAN", Kind::Number),
-        ("P50", Kind::Number),
-        ("P99", Kind::Number),
-        ("MAX", Kind::Number),
-        ("ELAPSED", Kind::Part),
-        ("SELF", Kind::Part),
-        ("APP", Kind::Part),
-        ("APP%", Kind::Number),
-        ("FUNCTION", Kind::Function),
-        ("MODULE", Kind::Name),
+        ("CALLS", ColumnKind::Number),
+        ("MEAN", ColumnKind::Number),
+        ("P50", ColumnKind::Number),
+        ("P99", ColumnKind::Number),
+        ("MAX", ColumnKind::Number),
+        ("ELAPSED", ColumnKind::Part),
+        ("SELF", ColumnKind::Part),
+        ("APP", ColumnKind::Part),
+        ("APP%", ColumnKind::Number),
+        ("FUNCTION", ColumnKind::Function),
+        ("MODULE", ColumnKind::Name),
     ];
     let remarks: Vec<String> = measured.functions.iter().filter_map(remark).collect();
     Table {
@@ -173,11 +173,14 @@ fn has_any(rows: &[FunctionRow]) -> bool {
 /// Columns of what was measured, in tables of functions where anything was.
 pub(super) fn add_columns(
     rows: &[FunctionRow],
-    columns: &mut Vec<(&'static str, Kind)>,
+    columns: &mut Vec<(&'static str, ColumnKind)>,
     at: usize,
 ) {
     if has_any(rows) {
-        columns.splice(at..at, [("CALLS", Kind::Number), ("MEAN", Kind::Number)]);
+        columns.splice(
+            at..at,
+            [("CALLS", ColumnKind::Number), ("MEAN", ColumnKind::Number)],
+        );
     }
 }
 

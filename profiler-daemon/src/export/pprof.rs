@@ -19,7 +19,7 @@ use prost::Message as _;
 use crate::{
     processes::module::ModuleKind,
     report::product::Values,
-    report::{Stacks, stacks::StackModule},
+    report::{StackTree, stacks::StackModule},
 };
 use proto::{
     Function, Location, PprofLabel, PprofLine, PprofMapping, PprofProfile, Sample, ValueType,
@@ -96,7 +96,7 @@ impl Content {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write(
-    stacks: &Stacks,
+    stacks: &StackTree,
     content: Content,
     sampling_period_ns: u64,
     out: &mut impl Write,
@@ -111,7 +111,7 @@ pub fn write(
 
 /// The profile of these stacks. `stacks` tell places in functions apart.
 #[must_use]
-pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> PprofProfile {
+pub fn profile(stacks: &StackTree, content: Content, sampling_period_ns: u64) -> PprofProfile {
     let (columns, default) = content.columns();
     let mut text = Strings::new();
     let mut value_type = |column: &ValueColumn| ValueType {
@@ -148,7 +148,7 @@ pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Pp
 }
 
 /// What the profile lacks, and how its values are to be read.
-fn remarks(stacks: &Stacks) -> Vec<String> {
+fn remarks(stacks: &StackTree) -> Vec<String> {
     let lacks = &stacks.completeness;
     let mut remarks = vec![
         "cpu is an estimate, samples x period; elapsed, application, blocked and runnable are measured"
@@ -190,7 +190,7 @@ fn remarks(stacks: &Stacks) -> Vec<String> {
 }
 
 /// Makes the mappings, the most important first. Answers with the id of each module's, 0 for none.
-fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut PprofProfile) -> Vec<u64> {
+fn mappings(stacks: &StackTree, text: &mut Strings, profile: &mut PprofProfile) -> Vec<u64> {
     let mut highest: Vec<Option<u64>> = vec![None; stacks.modules.len()];
     let mut weights: Vec<(u64, u64)> = vec![(0, 0); stacks.modules.len()];
     for function in &stacks.functions {
@@ -259,7 +259,7 @@ fn bounds(module: &StackModule, highest: u64) -> (u64, u64) {
 /// Makes a location for each place, and the functions. Answers with the id of each place's, 0 for
 /// none.
 fn locations(
-    stacks: &Stacks,
+    stacks: &StackTree,
     mappings: &[u64],
     text: &mut Strings,
     profile: &mut PprofProfile,
@@ -302,7 +302,7 @@ fn locations(
 
 /// A sample for each stack that has anything in one of the columns.
 fn samples(
-    stacks: &Stacks,
+    stacks: &StackTree,
     values: impl Fn(&Values) -> Vec<i64>,
     locations: &[u64],
     text: &mut Strings,

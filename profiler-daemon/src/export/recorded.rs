@@ -4,7 +4,7 @@ use super::{
     human::{last_part, name, nanoseconds, percent, share},
     measured::{add_cells, add_columns, agreement, measured_tables},
     tables::{fault_fact, function, stacks_text},
-    text::{Cell, Envelope, Kind, Table, TextReport},
+    text::{Cell, ColumnKind, Envelope, Table, TextReport},
 };
 use crate::report::{FunctionRow, Recording, StackValue};
 
@@ -62,15 +62,15 @@ impl TextReport for Recording {
             _ => "ELAPSED%",
         };
         let mut columns = vec![
-            (title, Kind::Number),
-            ("INCL%", Kind::Number),
-            ("USER", Kind::Part),
-            ("SYSTEM", Kind::Part),
-            ("BLOCKED", Kind::Part),
-            ("RUNNABLE", Kind::Part),
-            ("SAMPLES", Kind::Number),
-            ("FUNCTION", Kind::Function),
-            ("MODULE", Kind::Name),
+            (title, ColumnKind::Number),
+            ("INCL%", ColumnKind::Number),
+            ("USER", ColumnKind::Part),
+            ("SYSTEM", ColumnKind::Part),
+            ("BLOCKED", ColumnKind::Part),
+            ("RUNNABLE", ColumnKind::Part),
+            ("SAMPLES", ColumnKind::Number),
+            ("FUNCTION", ColumnKind::Function),
+            ("MODULE", ColumnKind::Name),
         ];
         let all = &self.functions.rows;
         let shown = all.len().min(MAX_ROWS);

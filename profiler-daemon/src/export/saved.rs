@@ -61,7 +61,7 @@ pub struct Saved {
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum SavedError {
     /// It begins otherwise.
     #[error(
         "it is no recorded profile: a file that `record --format profile` or /api/v1/profile wrote begins otherwise"
@@ -118,13 +118,13 @@ impl Saved {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Unreadable`]: whatever the bytes are, there is an answer, and it takes bounded memory.
-    pub fn read(file: &[u8]) -> Result<Self, Unreadable> {
+    /// [`SavedError`]: whatever the bytes are, there is an answer, and it takes bounded memory.
+    pub fn read(file: &[u8]) -> Result<Self, SavedError> {
         Self::read_within(file, MAX_BYTES, MAX_MEMORY_BYTES)
     }
 
     /// The same, with so many bytes behind the head and so much memory at most.
-    fn read_within(file: &[u8], max_bytes: u64, memory_bytes: u64) -> Result<Self, Unreadable> {
+    fn read_within(file: &[u8], max_bytes: u64, memory_bytes: u64) -> Result<Self, SavedError> {
         let packed = head(file)?;
         let mut unpacked = Vec::new();
         let mut decoder = GzDecoder::new(packed);
@@ -132,38 +132,38 @@ impl Saved {
             .by_ref()
             .take(max_bytes + 1)
             .read_to_end(&mut unpacked)
-            .map_err(|error| Unreadable::Damaged(error.into()))?;
+            .map_err(|error| SavedError::Damaged(error.into()))?;
         if unpacked.len() as u64 > max_bytes {
-            return Err(Unreadable::TooLarge("there are too many bytes in it"));
+            return Err(SavedError::TooLarge("there are too many bytes in it"));
         }
         if !decoder.into_inner().is_empty() {
-            return Err(Unreadable::Damaged("something follows its end".into()));
+            return Err(SavedError::Damaged("something follows its end".into()));
         }
         let saved = Self::decode(&unpacked, memory_bytes)?;
         saved.check()?;
         Ok(saved)
     }
 
-    fn decode(bytes: &[u8], memory_bytes: u64) -> Result<Self, Unreadable> {
+    fn decode(bytes: &[u8], memory_bytes: u64) -> Result<Self, SavedError> {
         let meter = meter::Meter::new(memory_bytes);
         let mut decoder = postcard::Deserializer::from_bytes(bytes);
         let read = Self::deserialize(meter::Metered::new(&mut decoder, &meter));
         if meter.is_exhausted() {
-            return Err(Unreadable::TooLarge("it takes too much memory"));
+            return Err(SavedError::TooLarge("it takes too much memory"));
         }
-        let saved = read.map_err(|error| Unreadable::Damaged(error.into()))?;
+        let saved = read.map_err(|error| SavedError::Damaged(error.into()))?;
         match decoder.finalize() {
             Ok([]) => Ok(saved),
-            _ => Err(Unreadable::Damaged(
+            _ => Err(SavedError::Damaged(
                 "something follows its last part".into(),
             )),
         }
     }
 
-    fn check(&self) -> Result<(), Unreadable> {
+    fn check(&self) -> Result<(), SavedError> {
         self.snapshot.check()?;
         if !self.names.is_whole() {
-            return Err(Unreadable::Damaged(
+            return Err(SavedError::Damaged(
                 "a frame has a name that is not there".into(),
             ));
         }
@@ -172,9 +172,9 @@ impl Saved {
 }
 
 /// Reads the head, and answers what follows.
-fn head(file: &[u8]) -> Result<&[u8], Unreadable> {
-    let incomplete = || Unreadable::Damaged("it ends within its head".into());
-    let rest = file.strip_prefix(&MARK).ok_or(Unreadable::Foreign)?;
+fn head(file: &[u8]) -> Result<&[u8], SavedError> {
+    let incomplete = || SavedError::Damaged("it ends within its head".into());
+    let rest = file.strip_prefix(&MARK).ok_or(SavedError::Foreign)?;
     let (format, rest) = rest.split_first_chunk().ok_or_else(incomplete)?;
     let format = u16::from_le_bytes(*format);
     let (length, rest) = rest.split_first().ok_or_else(incomplete)?;
@@ -185,7 +185,7 @@ fn head(file: &[u8]) -> Result<&[u8], Unreadable> {
     let (version, packed) = rest.split_at(length);
     if format != FORMAT {
         let version = String::from_utf8_lossy(version);
-        return Err(Unreadable::Format {
+        return Err(SavedError::Format {
             format,
             version: version.chars().filter(|c| !c.is_control()).collect(),
         });

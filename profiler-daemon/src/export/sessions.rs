@@ -2,7 +2,7 @@
 
 use super::{
     human::{name, nanoseconds},
-    text::{Cell, Envelope, Kind, Table, TextReport, rows_to_text},
+    text::{Cell, ColumnKind, Envelope, Table, TextReport, rows_to_text},
 };
 use crate::report::{SessionList, SessionTotals, values::TotalValues};
 
@@ -25,12 +25,12 @@ pub fn to_text(list: &SessionList) -> String {
     let table = Table {
         head: None,
         columns: vec![
-            ("STATE", Kind::Name),
-            ("STARTED", Kind::Number),
-            ("STOPPED", Kind::Number),
-            ("DURATION", Kind::Number),
-            ("NAME", Kind::Name),
-            ("SPANS", Kind::Name),
+            ("STATE", ColumnKind::Name),
+            ("STARTED", ColumnKind::Number),
+            ("STOPPED", ColumnKind::Number),
+            ("DURATION", ColumnKind::Number),
+            ("NAME", ColumnKind::Name),
+            ("SPANS", ColumnKind::Name),
         ],
         rows: list.sessions.iter().map(row).collect(),
         remark: None,
@@ -38,14 +38,14 @@ pub fn to_text(list: &SessionList) -> String {
     format!("# as of {}\n{}", list.as_of, rows_to_text(&table))
 }
 
-const PART: [(&str, Kind); 7] = [
-    ("DURATION", Kind::Time),
-    ("ELAPSED", Kind::Part),
-    ("USER", Kind::Part),
-    ("SYSTEM", Kind::Part),
-    ("BLOCKED", Kind::Part),
-    ("RUNNABLE", Kind::Part),
-    ("SAMPLES", Kind::Number),
+const PART: [(&str, ColumnKind); 7] = [
+    ("DURATION", ColumnKind::Time),
+    ("ELAPSED", ColumnKind::Part),
+    ("USER", ColumnKind::Part),
+    ("SYSTEM", ColumnKind::Part),
+    ("BLOCKED", ColumnKind::Part),
+    ("RUNNABLE", ColumnKind::Part),
+    ("SAMPLES", ColumnKind::Number),
 ];
 
 fn part(title: String, duration_ns: u64, totals: &TotalValues) -> Vec<Cell> {
@@ -89,7 +89,10 @@ impl TextReport for SessionTotals {
         let spans = spans.map(|span| part(name(&span.name), span.duration_ns, &span.totals));
         Some(Table {
             head: None,
-            columns: PART.into_iter().chain([("SPAN", Kind::Name)]).collect(),
+            columns: PART
+                .into_iter()
+                .chain([("SPAN", ColumnKind::Name)])
+                .collect(),
             rows: std::iter::once(all).chain(spans).collect(),
             remark: None,
         })

@@ -2,21 +2,21 @@
 
 use super::{
     human::{last_part, name, nanoseconds},
-    text::{Cell, Kind, Table},
+    text::{Cell, ColumnKind, Table},
 };
 use crate::report::{SpanValues, UsdtValues};
 
 /// A row for each USDT point.
 pub(super) fn usdt_table(points: &[UsdtValues]) -> Table {
     let columns = vec![
-        ("HITS", Kind::Number),
-        ("PROCESSES", Kind::Number),
-        ("ARG", Kind::Number),
-        ("MIN", Kind::Number),
-        ("MEAN", Kind::Number),
-        ("MAX", Kind::Number),
-        ("POINT", Kind::Function),
-        ("MODULE", Kind::Name),
+        ("HITS", ColumnKind::Number),
+        ("PROCESSES", ColumnKind::Number),
+        ("ARG", ColumnKind::Number),
+        ("MIN", ColumnKind::Number),
+        ("MEAN", ColumnKind::Number),
+        ("MAX", ColumnKind::Number),
+        ("POINT", ColumnKind::Function),
+        ("MODULE", ColumnKind::Name),
     ];
     let remarks: Vec<String> = points.iter().filter_map(usdt_remark).collect();
     Table {
@@ -69,17 +69,17 @@ fn usdt_remark(point: &UsdtValues) -> Option<String> {
 /// A row for each span.
 pub(super) fn span_table(spans: &[SpanValues]) -> Table {
     let columns = vec![
-        ("COUNT", Kind::Number),
-        ("MEAN", Kind::Number),
-        ("P50", Kind::Number),
-        ("P90", Kind::Number),
-        ("P99", Kind::Number),
-        ("MIN", Kind::Number),
-        ("MAX", Kind::Number),
-        ("ELAPSED", Kind::Part),
-        ("OPEN", Kind::Number),
-        ("SPAN", Kind::Function),
-        ("KEY", Kind::Name),
+        ("COUNT", ColumnKind::Number),
+        ("MEAN", ColumnKind::Number),
+        ("P50", ColumnKind::Number),
+        ("P90", ColumnKind::Number),
+        ("P99", ColumnKind::Number),
+        ("MIN", ColumnKind::Number),
+        ("MAX", ColumnKind::Number),
+        ("ELAPSED", ColumnKind::Part),
+        ("OPEN", ColumnKind::Number),
+        ("SPAN", ColumnKind::Function),
+        ("KEY", ColumnKind::Name),
     ];
     let remarks: Vec<String> = spans.iter().filter_map(span_remark).collect();
     Table {

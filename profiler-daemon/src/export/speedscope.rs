@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::report::{StackValue, Stacks};
+use crate::report::{StackTree, StackValue};
 
 #[derive(Serialize)]
 struct SpeedscopeFile<'a> {
@@ -15,7 +15,7 @@ struct SpeedscopeFile<'a> {
     #[serde(rename = "activeProfileIndex")]
     active_profile: usize,
     shared: SharedFrames<'a>,
-    profiles: [Sampled<'a>; 1],
+    profiles: [SampledProfile<'a>; 1],
 }
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct FrameName<'a> {
 }
 
 #[derive(Serialize)]
-struct Sampled<'a> {
+struct SampledProfile<'a> {
     r#type: &'static str,
     name: &'a str,
     unit: &'static str,
@@ -47,7 +47,7 @@ struct Sampled<'a> {
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+pub fn write(stacks: &StackTree, value: StackValue, out: &mut impl Write) -> io::Result<()> {
     let frames = stacks.functions.iter().map(|function| FrameName {
         name: &function.name,
         file: function
@@ -70,7 +70,7 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
         shared: SharedFrames {
             frames: frames.collect(),
         },
-        profiles: [Sampled {
+        profiles: [SampledProfile {
             r#type: "sampled",
             name: value.name(),
             unit: if value.is_time() {

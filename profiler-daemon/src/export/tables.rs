@@ -3,7 +3,7 @@
 use super::{
     human::{called_from, last_part, name, nanoseconds, percent, profiler_cost, share, title},
     measured,
-    text::{Cell, Envelope, Kind, Table, TextReport},
+    text::{Cell, ColumnKind, Envelope, Table, TextReport},
 };
 use crate::report::{
     CallTree, FunctionRow, InstructionRow, LineRow, List, ModuleRow, OsEvents, ProcessReport,
@@ -17,14 +17,14 @@ const MAX_INDENT: usize = 12;
 
 /// Columns of the values, in the order people look for them: what is shared, what it was spent on,
 /// what was seen.
-const VALUES: [(&str, Kind); 7] = [
-    ("EXCL%", Kind::Number),
-    ("INCL%", Kind::Number),
-    ("USER", Kind::Part),
-    ("SYSTEM", Kind::Part),
-    ("BLOCKED", Kind::Part),
-    ("RUNNABLE", Kind::Part),
-    ("SAMPLES", Kind::Number),
+const VALUES: [(&str, ColumnKind); 7] = [
+    ("EXCL%", ColumnKind::Number),
+    ("INCL%", ColumnKind::Number),
+    ("USER", ColumnKind::Part),
+    ("SYSTEM", ColumnKind::Part),
+    ("BLOCKED", ColumnKind::Part),
+    ("RUNNABLE", ColumnKind::Part),
+    ("SAMPLES", ColumnKind::Number),
 ];
 
 /// The values of a row: of the time in which it was innermost, but for `INCL%`.
@@ -123,7 +123,7 @@ fn optional(value: Option<&str>) -> String {
 
 /// A row of a table that people read.
 trait TextRow: Sized {
-    fn columns(rows: &[Self]) -> Vec<(&'static str, Kind)>;
+    fn columns(rows: &[Self]) -> Vec<(&'static str, ColumnKind)>;
     fn cells(&self, window: &WindowSpan) -> Vec<Cell>;
 
     /// The cells of each row.
@@ -158,10 +158,10 @@ impl<Row: TextRow> TextReport for List<Row> {
 }
 
 /// The columns of values, and these names.
-fn with_values(names: &[&'static str]) -> Vec<(&'static str, Kind)> {
+fn with_values(names: &[&'static str]) -> Vec<(&'static str, ColumnKind)> {
     let names = names.iter().map(|title| match *title {
-        "FUNCTION" => (*title, Kind::Function),
-        _ => (*title, Kind::Name),
+        "FUNCTION" => (*title, ColumnKind::Function),
+        _ => (*title, ColumnKind::Name),
     });
     VALUES.into_iter().chain(names).collect()
 }
@@ -172,7 +172,7 @@ fn module(path: &str) -> Cell {
 }
 
 impl TextRow for FunctionRow {
-    fn columns(rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         let mut columns = with_values(&["FUNCTION", "MODULE"]);
         measured::add_columns(rows, &mut columns, VALUES.len());
         columns
@@ -222,7 +222,7 @@ fn inlined(function: &str, inlined: bool) -> String {
 }
 
 impl TextRow for LineRow {
-    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         with_values(&["LINE", "FUNCTION"])
     }
 
@@ -243,7 +243,7 @@ impl TextRow for LineRow {
 }
 
 impl TextRow for InstructionRow {
-    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         with_values(&["ADDRESS", "FUNCTION", "LINE"])
     }
 
@@ -262,7 +262,7 @@ impl TextRow for InstructionRow {
 }
 
 impl TextRow for ModuleRow {
-    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         with_values(&["MODULE"])
     }
 
@@ -278,12 +278,12 @@ impl TextRow for ModuleRow {
 }
 
 /// What threads and processes did with their time.
-const ACTIVITY: [(&str, Kind); 5] = [
-    ("CPU%", Kind::Number),
-    ("USER", Kind::Part),
-    ("SYSTEM", Kind::Part),
-    ("BLOCKED", Kind::Part),
-    ("RUNNABLE", Kind::Part),
+const ACTIVITY: [(&str, ColumnKind); 5] = [
+    ("CPU%", ColumnKind::Number),
+    ("USER", ColumnKind::Part),
+    ("SYSTEM", ColumnKind::Part),
+    ("BLOCKED", ColumnKind::Part),
+    ("RUNNABLE", ColumnKind::Part),
 ];
 
 /// The same, of one: its share is of what all processors could do in the window, or of what one
@@ -314,12 +314,12 @@ fn capacity(window: &WindowSpan) -> Option<String> {
 }
 
 impl TextRow for ThreadRow {
-    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         let who = [
-            ("STATE", Kind::Name),
-            ("PID", Kind::Number),
-            ("TID", Kind::Number),
-            ("COMM", Kind::Name),
+            ("STATE", ColumnKind::Name),
+            ("PID", ColumnKind::Number),
+            ("TID", ColumnKind::Number),
+            ("COMM", ColumnKind::Name),
         ];
         ACTIVITY.into_iter().chain(who).collect()
     }
@@ -342,12 +342,12 @@ impl TextRow for ThreadRow {
 }
 
 impl TextRow for ProcessRow {
-    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, ColumnKind)> {
         let who = [
-            ("THREADS", Kind::Number),
-            ("STATE", Kind::Name),
-            ("PID", Kind::Number),
-            ("COMM", Kind::Name),
+            ("THREADS", ColumnKind::Number),
+            ("STATE", ColumnKind::Name),
+            ("PID", ColumnKind::Number),
+            ("COMM", ColumnKind::Name),
         ];
         ACTIVITY.into_iter().chain(who).collect()
     }
@@ -508,16 +508,16 @@ impl TextReport for OsEvents {
 
     fn table(&self) -> Option<Table> {
         let columns = vec![
-            ("TOTAL", Kind::Part),
-            ("RUNNING", Kind::Part),
-            ("BLOCKED", Kind::Part),
-            ("RUNNABLE", Kind::Part),
-            ("COUNT", Kind::Number),
-            ("MEAN", Kind::Time),
-            ("MAX", Kind::Time),
-            ("", Kind::Name),
-            ("NOW", Kind::Number),
-            ("SYSTEM CALL", Kind::Name),
+            ("TOTAL", ColumnKind::Part),
+            ("RUNNING", ColumnKind::Part),
+            ("BLOCKED", ColumnKind::Part),
+            ("RUNNABLE", ColumnKind::Part),
+            ("COUNT", ColumnKind::Number),
+            ("MEAN", ColumnKind::Time),
+            ("MAX", ColumnKind::Time),
+            ("", ColumnKind::Name),
+            ("NOW", ColumnKind::Number),
+            ("SYSTEM CALL", ColumnKind::Name),
         ];
         let row = |call: &SyscallRow| {
             let bound = if call.max_is_bound { "or less" } else { "" };

@@ -50,7 +50,7 @@ pub struct Envelope<'a> {
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Names, to the left. They are cut where the line would be too wide.
     Name,
     /// The same, of functions, which keep the last part of their names.
@@ -85,7 +85,7 @@ pub struct Table {
     /// What is to be known to read it, written above.
     pub head: Option<String>,
     /// Title and kind of each column.
-    pub columns: Vec<(&'static str, Kind)>,
+    pub columns: Vec<(&'static str, ColumnKind)>,
     /// One cell per column.
     pub rows: Vec<Vec<Cell>>,
     /// A remark written below.
@@ -204,23 +204,23 @@ pub(super) fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()>
             Cell::Text(_) => None,
         })
     };
-    let of_kind = |wanted: Kind| {
+    let of_kind = |wanted: ColumnKind| {
         let columns = table.columns.iter().enumerate();
         columns
             .filter(move |(_, (_, kind))| *kind == wanted)
             .map(|(index, _)| index)
     };
-    let shared = Unit::of(of_kind(Kind::Part).flat_map(times));
+    let shared = Unit::of(of_kind(ColumnKind::Part).flat_map(times));
     let units: Vec<Unit> = (0..table.columns.len())
         .map(|column| match table.columns[column].1 {
-            Kind::Time => Unit::of(times(column)),
+            ColumnKind::Time => Unit::of(times(column)),
             _ => shared,
         })
         .collect();
     let titles = table.columns.iter().zip(&units);
     let titles: Vec<String> = titles
         .map(|((title, kind), unit)| match kind {
-            Kind::Time => format!("{title} {}", unit.name()),
+            ColumnKind::Time => format!("{title} {}", unit.name()),
             _ => (*title).to_owned(),
         })
         .collect();
@@ -236,7 +236,7 @@ pub(super) fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()>
     let mut lines: Vec<Vec<String>> = vec![titles];
     lines.extend(table.rows.iter().map(shown));
     let widths = widths(table, &lines);
-    if of_kind(Kind::Part).next().is_some() {
+    if of_kind(ColumnKind::Part).next().is_some() {
         writeln!(out, "# times in {}", shared.name())?;
     }
     if let Some(head) = &table.head {
@@ -247,8 +247,10 @@ pub(super) fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()>
         for (cell, ((_, kind), width)) in row.iter().zip(table.columns.iter().zip(&widths)) {
             let separator = if line.is_empty() { "" } else { "  " };
             let cell = match kind {
-                Kind::Name => human::padded(&human::cut(cell, *width), *width, false),
-                Kind::Function => human::padded(&human::cut_function(cell, *width), *width, false),
+                ColumnKind::Name => human::padded(&human::cut(cell, *width), *width, false),
+                ColumnKind::Function => {
+                    human::padded(&human::cut_function(cell, *width), *width, false)
+                }
                 _ => human::padded(cell, *width, true),
             };
             line.push_str(separator);
@@ -278,7 +280,7 @@ fn widths(table: &Table, lines: &[Vec<String>]) -> Vec<usize> {
         let names = widths.iter_mut().zip(&table.columns);
         let widest = names
             .filter(|(width, (_, kind))| {
-                matches!(kind, Kind::Name | Kind::Function) && **width > MIN_NAME
+                matches!(kind, ColumnKind::Name | ColumnKind::Function) && **width > MIN_NAME
             })
             .max_by_key(|(width, _)| **width);
         let Some((widest, _)) = widest else {
@@ -307,9 +309,9 @@ mod tests {
         let long = "m".repeat(200);
         let table = Table {
             columns: vec![
-                ("N", Kind::Number),
-                ("FUNCTION", Kind::Name),
-                ("MODULE", Kind::Name),
+                ("N", ColumnKind::Number),
+                ("FUNCTION", ColumnKind::Name),
+                ("MODULE", ColumnKind::Name),
             ],
             rows: vec![cells(&["1", &long, "libx.so"]), cells(&["1000", "é", ""])],
             remark: Some("end".to_owned()),
@@ -330,7 +332,11 @@ mod tests {
     fn one_unit() {
         let row = |times: [u64; 3]| times.map(Cell::Time).to_vec();
         let table = Table {
-            columns: vec![("A", Kind::Part), ("B", Kind::Part), ("MEAN", Kind::Time)],
+            columns: vec![
+                ("A", ColumnKind::Part),
+                ("B", ColumnKind::Part),
+                ("MEAN", ColumnKind::Time),
+            ],
             rows: vec![row([2_500_000_000, 1_000_000, 1_500]), row([0, 999, 20])],
             ..Table::default()
         };

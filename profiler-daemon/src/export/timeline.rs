@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     csv::CsvReport,
     human::name,
-    text::{Cell, Envelope, Kind, Table, TextReport},
+    text::{Cell, ColumnKind, Envelope, Table, TextReport},
 };
 use crate::report::timeline::{Line, ProcessWho, ThreadWho, Timeline, Who};
 
@@ -65,12 +65,12 @@ impl<W: TextWho> TextReport for Timeline<W> {
             cells
         };
         let columns = vec![
-            ("RUNNING", Kind::Time),
+            ("RUNNING", ColumnKind::Time),
             // As many letters as there are spans: never cut.
-            ("WHEN", Kind::Number),
-            ("STATE", Kind::Name),
-            (W::NUMBER, Kind::Number),
-            ("COMM", Kind::Name),
+            ("WHEN", ColumnKind::Number),
+            ("STATE", ColumnKind::Name),
+            (W::NUMBER, ColumnKind::Number),
+            ("COMM", ColumnKind::Name),
         ];
         let shown = self.rows.len();
         Some(Table {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{TARGETS, Target};
+use super::{FuzzTarget, TARGETS};
 
 /// Most bytes of all corpora: they are for remembering, not for finding.
 const MAX_BYTES: usize = 200 << 10;
@@ -31,7 +31,7 @@ fn inputs(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Gives an input to its target, which also bounds the time it takes; `what` says which it is.
-fn give(target: Target, bytes: &[u8], what: impl Fn() -> String) {
+fn give(target: FuzzTarget, bytes: &[u8], what: impl Fn() -> String) {
     let read = catch_unwind(|| target(bytes));
     assert!(read.is_ok(), "{} broke its reader", what());
 }

@@ -10,7 +10,7 @@ use super::accept::accepted;
 use super::respond::respond;
 use super::shared::ServerState;
 use super::{changes, control, instrumentations, page, record, reports};
-use crate::api::change::Change;
+use crate::api::change::ChangeRequest;
 use crate::api::endpoint::{Context, Does, Endpoint};
 use crate::api::endpoints::listing;
 use crate::api::format::Format;
@@ -85,7 +85,7 @@ pub(super) async fn get(
 pub(super) async fn change(
     shared: Arc<ServerState>,
     endpoint: &'static Endpoint,
-    change: Change,
+    change: ChangeRequest,
     request: Request,
 ) -> Result<Response, Problem> {
     let (context, request) = context(&shared, endpoint, request).await?;

@@ -16,7 +16,9 @@ use super::reports::of_snapshot;
 use super::respond::respond;
 use super::shared::ServerState;
 use crate::api::answer::write_json;
-use crate::api::change::{Change, Mark, Marked, MarkedSpan, Start, checked_object, invalid_body};
+use crate::api::change::{
+    ChangeRequest, Mark, Marked, MarkedSpan, SessionStart, checked_object, invalid_body,
+};
 use crate::api::endpoint::Context;
 use crate::api::format::Format;
 use crate::api::instrumentation::InstrumentationAsked;
@@ -29,31 +31,31 @@ use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::times::rfc3339;
 
-type Answer = Result<Response, Problem>;
+type ChangeResponse = Result<Response, Problem>;
 
 /// Makes a change, and answers what is so from then on.
 pub(super) async fn make(
     shared: &Arc<ServerState>,
-    change: Change,
+    change: ChangeRequest,
     context: Context,
     request: Request,
-) -> Answer {
+) -> ChangeResponse {
     match change {
-        Change::SetTargets => set_targets(shared, change, request).await,
-        Change::StartSession => {
-            let wanted: Start = read_object(shared, request, change).await?;
+        ChangeRequest::SetTargets => set_targets(shared, change, request).await,
+        ChangeRequest::StartSession => {
+            let wanted: SessionStart = read_object(shared, request, change).await?;
             start(shared, wanted.meant()?).await
         }
-        Change::Mark => {
+        ChangeRequest::Mark => {
             let wanted: Mark = read_object(shared, request, change).await?;
             mark(shared, wanted.meant()?).await
         }
-        Change::Instrument => {
+        ChangeRequest::Instrument => {
             instrumentations::is_allowed(shared)?;
             let asked: InstrumentationAsked = read_object(shared, request, change).await?;
             instrumentations::begin(shared, asked.meant()?).await
         }
-        Change::EndInstrumentation => {
+        ChangeRequest::EndInstrumentation => {
             takes_nothing(&request)?;
             instrumentations::is_allowed(shared)?;
             match context.instrumentation {
@@ -61,7 +63,7 @@ pub(super) async fn make(
                 None => Err(Problem::internal("the path names no instrumentation")),
             }
         }
-        Change::EndSession => {
+        ChangeRequest::EndSession => {
             takes_nothing(&request)?;
             match context.session {
                 Some(name) => end(shared, name).await,
@@ -71,14 +73,18 @@ pub(super) async fn make(
     }
 }
 
-async fn set_targets(shared: &ServerState, change: Change, request: Request) -> Answer {
+async fn set_targets(
+    shared: &ServerState,
+    change: ChangeRequest,
+    request: Request,
+) -> ChangeResponse {
     shared.needs_kernel("what was profiled cannot be changed")?;
     let wanted: Targets = read_object(shared, request, change).await?;
     let targets = shared.source.set_targets(wanted).await?;
     respond_json(&targets)
 }
 
-async fn start(shared: &Arc<ServerState>, change: SessionChange) -> Answer {
+async fn start(shared: &Arc<ServerState>, change: SessionChange) -> ChangeResponse {
     let (changed, snapshot) = change_session(shared, change).await?;
     let SessionChanged::Started(name) = changed else {
         return Err(Problem::internal(
@@ -94,7 +100,7 @@ async fn start(shared: &Arc<ServerState>, change: SessionChange) -> Answer {
     Ok(response)
 }
 
-async fn mark(shared: &ServerState, change: SessionChange) -> Answer {
+async fn mark(shared: &ServerState, change: SessionChange) -> ChangeResponse {
     let (changed, snapshot) = change_session(shared, change).await?;
     let SessionChanged::Marked(spans) = changed else {
         return Err(Problem::internal("a mark was to be made, and was not"));
@@ -112,7 +118,7 @@ async fn mark(shared: &ServerState, change: SessionChange) -> Answer {
 }
 
 /// Stops a session that runs and answers its totals; removes one that is stopped.
-async fn end(shared: &Arc<ServerState>, name: Name) -> Answer {
+async fn end(shared: &Arc<ServerState>, name: Name) -> ChangeResponse {
     let (changed, snapshot) = change_session(shared, SessionChange::End { name }).await?;
     match changed {
         SessionChanged::Stopped(name) => totals(shared, snapshot, name).await,
@@ -121,7 +127,7 @@ async fn end(shared: &Arc<ServerState>, name: Name) -> Answer {
 }
 
 /// The totals of a session as of the pass that changed it.
-async fn totals(shared: &Arc<ServerState>, snapshot: Arc<Snapshot>, name: Name) -> Answer {
+async fn totals(shared: &Arc<ServerState>, snapshot: Arc<Snapshot>, name: Name) -> ChangeResponse {
     let question = Arc::new(NamedSession(Some(name)));
     let body = of_snapshot(shared, snapshot, question, Format::Json).await?;
     Ok(respond(Format::Json, body))
@@ -135,7 +141,7 @@ async fn change_session(
     Ok(shared.source.change_session(change).await?)
 }
 
-pub(super) fn respond_json(value: &impl Serialize) -> Answer {
+pub(super) fn respond_json(value: &impl Serialize) -> ChangeResponse {
     let mut body = Vec::new();
     match write_json(value, &mut body) {
         Ok(()) => Ok(respond(Format::Json, body)),
@@ -155,7 +161,7 @@ fn takes_nothing(request: &Request) -> Result<(), Problem> {
 async fn read_object<T: DeserializeOwned>(
     shared: &ServerState,
     request: Request,
-    change: Change,
+    change: ChangeRequest,
 ) -> Result<T, Problem> {
     takes_nothing(&request)?;
     let (parts, body) = request.into_parts();

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::accept::accepted;
 use super::guard::{head_problem, meant_host};
 use super::options::HttpOptions;
-use crate::api::change::{Mark, Start, checked_object};
+use crate::api::change::{Mark, SessionStart, checked_object};
 use crate::api::endpoint::{Does, Sending};
 use crate::api::endpoints::ENDPOINTS;
 use crate::api::format::Format;
@@ -116,7 +116,7 @@ pub(crate) fn body(body: &[u8]) {
         let written = serde_json::to_vec(&targets).expect("targets are JSON");
         assert_eq!(object::<Targets>(&written), Some(targets));
     }
-    drop(object::<Start>(body));
+    drop(object::<SessionStart>(body));
     drop(object::<Mark>(body));
 }
 

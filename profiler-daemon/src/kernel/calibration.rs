@@ -22,9 +22,9 @@ use profiler_common::measured::{
 use serde::{Deserialize, Serialize};
 
 use super::measure_error::MeasureError;
-use super::measured::{Measured, ProbePoint};
+use super::measured::{FunctionProbes, ProbePoint};
 use super::probing::Probing;
-use super::targets::Targets;
+use super::targets::TargetControl;
 use crate::sys::clock::{monotonic_ns, thread_ns};
 use crate::sys::proc_fs;
 use crate::units::{FileOffset, MonoNs, VirtualAddress};
@@ -135,7 +135,7 @@ pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
 
 /// A function of this program and how it is probed.
 #[derive(Debug)]
-struct Probed {
+struct CalibratedProbe {
     function: extern "C" fn(),
     entry_stepped: bool,
     exit_stepped: bool,
@@ -143,38 +143,38 @@ struct Probed {
     exit: Option<u64>,
 }
 
-const PROBED: [Probed; 6] = [
-    Probed {
+const PROBED: [CalibratedProbe; 6] = [
+    CalibratedProbe {
         function: profiler_calibrate_emulated,
         entry_stepped: false,
         exit_stepped: false,
         exit: None,
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped,
         entry_stepped: true,
         exit_stepped: false,
         exit: None,
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_emulated_emulated,
         entry_stepped: false,
         exit_stepped: false,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_emulated_stepped,
         entry_stepped: false,
         exit_stepped: true,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped_emulated,
         entry_stepped: true,
         exit_stepped: false,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped_stepped,
         entry_stepped: true,
         exit_stepped: true,
@@ -192,9 +192,9 @@ struct Added {
 
 /// What is known of a kind of probed call.
 #[derive(Debug)]
-struct Kind {
+struct CallKind {
     /// One of [`PROBED`].
-    probed: &'static Probed,
+    probed: &'static CalibratedProbe,
     /// Its number as a function: its index there, and one.
     number: u32,
     /// A call without probes.
@@ -211,7 +211,7 @@ struct Kind {
 #[derive(Debug, Default)]
 pub struct Calibration {
     /// Empty until it was measured.
-    kinds: Vec<Kind>,
+    kinds: Vec<CallKind>,
     /// The probes of the functions here are attached.
     is_attached: bool,
     /// When the last batch was.
@@ -243,10 +243,10 @@ impl Calibration {
     /// [`MeasureError`].
     pub fn begin(
         &mut self,
-        measured: &mut Measured,
-        targets: &mut Targets,
+        measured: &mut FunctionProbes,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
-        let goes_on = matches!(Measured::supported()?, Probing::Many { .. });
+        let goes_on = matches!(FunctionProbes::supported()?, Probing::Many { .. });
         if self.is_attached || (!goes_on && !self.is_old()) {
             return Ok(());
         }
@@ -267,8 +267,8 @@ impl Calibration {
     /// [`MeasureError`].
     pub fn once(
         &mut self,
-        measured: &mut Measured,
-        targets: &mut Targets,
+        measured: &mut FunctionProbes,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         if self.is_attached || !self.is_old() {
             return Ok(());
@@ -278,7 +278,7 @@ impl Calibration {
     }
 
     /// One more batch of each kind, where it is time.
-    pub fn again(&mut self, measured: &Measured, now_ns: MonoNs) {
+    pub fn again(&mut self, measured: &FunctionProbes, now_ns: MonoNs) {
         let interval_ns = if self.since_attached < EARLY_BATCHES {
             EARLY_INTERVAL_NS
         } else {
@@ -295,8 +295,8 @@ impl Calibration {
     /// [`MeasureError`] if the programs cannot be told; the probes are detached in any case.
     pub fn end(
         &mut self,
-        measured: &mut Measured,
-        targets: &mut Targets,
+        measured: &mut FunctionProbes,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         if !self.is_attached {
             return Ok(());
@@ -308,8 +308,8 @@ impl Calibration {
     /// Attaches the probes, which are of this process alone.
     fn attach(
         &mut self,
-        measured: &mut Measured,
-        targets: &mut Targets,
+        measured: &mut FunctionProbes,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         const MODULE: &str = "/proc/self/exe";
         let refused = |reason| MeasureError::Probes {
@@ -331,7 +331,7 @@ impl Calibration {
             self.kinds.clear();
         }
         if self.kinds.is_empty() {
-            let kinds = (1..).zip(&PROBED).map(|(number, probed)| Kind {
+            let kinds = (1..).zip(&PROBED).map(|(number, probed)| CallKind {
                 probed,
                 number,
                 without_ns: ns_per_call(probed.function, FIRST_CALLS),
@@ -348,8 +348,8 @@ impl Calibration {
 
     fn detach(
         &mut self,
-        measured: &mut Measured,
-        targets: &mut Targets,
+        measured: &mut FunctionProbes,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         self.is_attached = false;
         let detached = measured.detach(CALIBRATION, targets);
@@ -363,7 +363,7 @@ impl Calibration {
     }
 
     /// The first batches.
-    fn measure(&mut self, measured: &Measured) {
+    fn measure(&mut self, measured: &FunctionProbes) {
         // Rows are made by the first call.
         for kind in &mut self.kinds {
             (kind.probed.function)();
@@ -389,7 +389,7 @@ impl Calibration {
         }
     }
 
-    fn batch(&mut self, measured: &Measured, calls: u32) {
+    fn batch(&mut self, measured: &FunctionProbes, calls: u32) {
         for kind in &mut self.kinds {
             let added = kind.added(measured, calls);
             if kind.batches.len() == MAX_BATCHES {
@@ -402,9 +402,9 @@ impl Calibration {
     }
 }
 
-impl Kind {
+impl CallKind {
     /// What its probes add to a call, of so many.
-    fn added(&self, measured: &Measured, calls: u32) -> Added {
+    fn added(&self, measured: &FunctionProbes, calls: u32) -> Added {
         let inside_ns = || {
             let row = self.key.as_ref().and_then(|key| measured.row(key));
             row.map_or(0, |row| elapsed_ns(&row.inclusive))
@@ -420,7 +420,7 @@ impl Kind {
     }
 }
 
-impl Probed {
+impl CalibratedProbe {
     /// What its probed calls are to whoever subtracts their cost.
     fn kind(&self) -> usize {
         probe_kind(self.cookie(0, self.exit.is_some()))

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use profiler_common::records::{NO_SLOT, SyscallRow, ThreadRecord};
+use profiler_common::records::{NO_SLOT, SyscallRecord, ThreadRecord};
 
 use super::records::Records;
 
@@ -18,14 +18,14 @@ const TRIES: usize = 4;
 /// See the module.
 pub(super) struct CallRows {
     /// What was found, by slot, with the number of each row.
-    found: Vec<(SyscallRow, usize)>,
+    found: Vec<(SyscallRecord, usize)>,
     /// Rows in use, those of other threads too.
     in_use: usize,
 }
 
 impl CallRows {
     /// The rows in use among the first `used` but the first, of threads that are `wanted`.
-    pub(super) fn read(rows: &Records<SyscallRow>, used: usize, wanted: &[bool]) -> Self {
+    pub(super) fn read(rows: &Records<SyscallRecord>, used: usize, wanted: &[bool]) -> Self {
         let mut all = 0;
         let mut found: Vec<_> = in_use(rows, used)
             .inspect(|_| all += 1)
@@ -45,7 +45,7 @@ impl CallRows {
     /// is of that moment.
     pub(super) fn settle(
         &mut self,
-        (rows, records): (&Records<SyscallRow>, &Records<ThreadRecord>),
+        (rows, records): (&Records<SyscallRecord>, &Records<ThreadRecord>),
         slot: u32,
     ) -> Option<ThreadRecord> {
         let (mut record, mut is_behind) = (None, false);
@@ -63,7 +63,7 @@ impl CallRows {
     }
 
     /// Reads the rows of `slot` again; whether calls have returned since.
-    fn renew(&mut self, rows: &Records<SyscallRow>, slot: u32) -> bool {
+    fn renew(&mut self, rows: &Records<SyscallRecord>, slot: u32) -> bool {
         let mut returned = false;
         let of_slot = self.of(slot);
         for (row, index) in &mut self.found[of_slot] {
@@ -86,10 +86,10 @@ impl CallRows {
     /// is read of them later.
     pub(super) fn finish(
         self,
-        rows: &Records<SyscallRow>,
+        rows: &Records<SyscallRecord>,
         used: usize,
         dying: &[u32],
-    ) -> Vec<SyscallRow> {
+    ) -> Vec<SyscallRecord> {
         let found = self.found.into_iter().map(|(row, _)| row);
         if dying.is_empty() {
             return found.collect();
@@ -104,7 +104,10 @@ impl CallRows {
 }
 
 /// Rows in which calls were counted, with their numbers.
-fn in_use(rows: &Records<SyscallRow>, used: usize) -> impl Iterator<Item = (SyscallRow, usize)> {
+fn in_use(
+    rows: &Records<SyscallRecord>,
+    used: usize,
+) -> impl Iterator<Item = (SyscallRecord, usize)> {
     (1..used)
         .map(|index| (rows.read(index), index))
         .filter(|(row, _)| row.slot != NO_SLOT && row.count != 0)
@@ -120,18 +123,18 @@ mod tests {
         Records::map(&file, len).expect("it can be mapped")
     }
 
-    fn row(slot: u32, count: u64, total_ns: u64) -> SyscallRow {
-        SyscallRow {
+    fn row(slot: u32, count: u64, total_ns: u64) -> SyscallRecord {
+        SyscallRecord {
             slot,
             number: 35,
             count,
             total_ns,
             blocked_ns: total_ns,
-            ..SyscallRow::default()
+            ..SyscallRecord::default()
         }
     }
 
-    fn told(rows: &[SyscallRow]) -> Vec<(u32, u64, u64)> {
+    fn told(rows: &[SyscallRecord]) -> Vec<(u32, u64, u64)> {
         rows.iter()
             .map(|row| (row.slot, row.count, row.blocked_ns))
             .collect()

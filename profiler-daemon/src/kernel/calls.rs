@@ -11,8 +11,8 @@ use tracing::debug;
 use super::cost::Costs;
 use super::programs::Programs;
 use super::refusal::StartError;
-use super::settings::SystemCalls;
-use super::targets::Targets;
+use super::settings::TracedSystemCalls;
+use super::targets::TargetControl;
 use crate::sys::clock::thread_ns;
 
 /// Their tracepoints, in the order in which they are attached.
@@ -25,7 +25,7 @@ const CALLS: u32 = 1_000;
 /// The hooks.
 pub struct CallHooks {
     /// Whose calls are traced while any are.
-    whose: SystemCalls,
+    whose: TracedSystemCalls,
     /// Those that are attached, in that order.
     links: Vec<(&'static str, BtfTracePointLinkId)>,
     price_ns: f64,
@@ -34,7 +34,7 @@ pub struct CallHooks {
 
 impl CallHooks {
     /// Not attached yet.
-    pub(super) const fn new(whose: SystemCalls) -> Self {
+    pub(super) const fn new(whose: TracedSystemCalls) -> Self {
         Self {
             whose,
             links: Vec::new(),
@@ -70,10 +70,10 @@ impl CallHooks {
     pub fn trace(
         &mut self,
         on: bool,
-        targets: &mut Targets,
+        targets: &mut TargetControl,
         programs: &mut Programs,
     ) -> Result<(), StartError> {
-        if self.whose == SystemCalls::Off || on == targets.calls_are_traced() {
+        if self.whose == TracedSystemCalls::Off || on == targets.calls_are_traced() {
             return Ok(());
         }
         if on {
@@ -83,7 +83,7 @@ impl CallHooks {
             }
             return targets.trace_calls(self.whose);
         }
-        targets.trace_calls(SystemCalls::Off)?;
+        targets.trace_calls(TracedSystemCalls::Off)?;
         // Whoever makes calls has evaluated itself by now. The hooks go before the rest is
         // evaluated, which waits for the kernel: they are what is dear.
         self.detach(programs)?;
@@ -100,7 +100,7 @@ impl CallHooks {
         programs: &mut Programs,
         costs: &mut Costs,
     ) -> Result<(), StartError> {
-        if self.whose == SystemCalls::Off {
+        if self.whose == TracedSystemCalls::Off {
             return Ok(());
         }
         let mut prices: Vec<f64> = Vec::with_capacity(ROUNDS);

@@ -6,7 +6,7 @@ use profiler_common::records::{Control, FIRST_GENERATION};
 
 use super::maps::Maps;
 use super::refusal::StartError;
-use super::settings::SystemCalls;
+use super::settings::TracedSystemCalls;
 
 /// The element, and what it is to be.
 pub(super) struct ControlElement {
@@ -20,7 +20,7 @@ impl ControlElement {
     ///
     /// # Errors
     /// [`StartError::Map`] if the map is missing.
-    pub(super) fn new(maps: &mut Maps<'_>, calls: SystemCalls) -> Result<Self, StartError> {
+    pub(super) fn new(maps: &mut Maps<'_>, calls: TracedSystemCalls) -> Result<Self, StartError> {
         Ok(Self {
             map: maps.typed("CONTROL")?,
             value: Control {
@@ -38,10 +38,7 @@ impl ControlElement {
     pub(super) fn write(&mut self) -> Result<(), StartError> {
         self.map
             .set(0, self.value, 0)
-            .map_err(|error| StartError::Map {
-                map: "CONTROL",
-                reason: error.to_string(),
-            })
+            .map_err(|error| StartError::map("CONTROL", error))
     }
 
     /// Threads are evaluated anew at their next event, once this is written.

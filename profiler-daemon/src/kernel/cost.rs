@@ -9,7 +9,7 @@ use aya::maps::{Map, MapData};
 
 /// Run-time statistics of one program.
 #[derive(Clone, Debug)]
-pub struct ProgramCost {
+pub struct ProgramStats {
     /// The program's name.
     pub name: String,
     /// Times it ran while statistics were on.

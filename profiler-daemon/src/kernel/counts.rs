@@ -58,7 +58,7 @@ impl Counts {
             counters: maps.typed("COUNTS")?,
             current: maps.typed("CURRENT")?,
             walk_ends: maps.typed("WALK_ENDS")?,
-            possible: proc_fs::possible_cpus().map_err(|error| tick_refused(&error))?,
+            possible: proc_fs::possible_cpus().map_err(tick_refused)?,
         })
     }
 

@@ -5,11 +5,12 @@
 //! received is never more than the totals, and the difference, "not yet attributed", is exact and
 //! never negative.
 
-use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
+use aya::maps::{HashMap, MapData, RingBuf, Stack};
 use profiler_common::clock::NO_CALL;
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{
-    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
+    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRecord,
+    ThreadRecord,
 };
 use profiler_common::{Phase, StackEnd};
 use tracing::warn;
@@ -30,7 +31,7 @@ use crate::units::MonoNs;
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingStack {
     /// Marks whose look never came, waits that had no chance of being walked.
     NotSampled,
     /// It was walked, and found no room in a map or the ring.
@@ -51,7 +52,7 @@ pub struct StackSum {
     /// Which program of its thread was walked: how many it had executed by then, modulo 2^16.
     pub image: u16,
     /// Why there is no stack, where that is known.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingStack>,
     /// Ticks, marks and waits.
     pub primary: Primary,
 }
@@ -84,7 +85,7 @@ pub struct Pass {
     /// exited since.
     pub sums: Vec<StackSum>,
     /// System calls of these threads.
-    pub calls: Vec<SyscallRow>,
+    pub calls: Vec<SyscallRecord>,
     /// Counters since the start, in the order of [`profiler_common::Counter::ALL`].
     pub counters: Vec<u64>,
     /// Places of threads whose records could not be read whole: these are as they were at an
@@ -98,7 +99,7 @@ pub struct Pass {
 pub struct Drain {
     threads: Records<ThreadRecord>,
     reserves: Records<Reserve>,
-    rows: Records<SyscallRow>,
+    rows: Records<SyscallRecord>,
     row_index: HashMap<MapData, SyscallKey, u32>,
     free_slots: Stack<MapData, u32>,
     free_rows: Stack<MapData, u32>,
@@ -172,19 +173,15 @@ impl Drain {
 
     /// All slots but 0, which means "none", and all rows; the lowest on top.
     fn fill_free_lists(&mut self) -> Result<(), StartError> {
-        let fail = |map, error: MapError| StartError::Map {
-            map,
-            reason: error.to_string(),
-        };
         for slot in (1..self.threads.len() as u32).rev() {
             self.free_slots
                 .push(slot, 0)
-                .map_err(|error| fail("FREE_SLOTS", error))?;
+                .map_err(|error| StartError::map("FREE_SLOTS", error))?;
         }
         for row in (1..self.rows.len() as u32).rev() {
             self.free_rows
                 .push(row, 0)
-                .map_err(|error| fail("FREE_CALL_ROWS", error))?;
+                .map_err(|error| StartError::map("FREE_CALL_ROWS", error))?;
         }
         Ok(())
     }
@@ -243,10 +240,7 @@ impl Drain {
             self.stacks_per_drain,
             |key: BatchKey, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
-        .map_err(|error| StartError::Map {
-            map: "SUMS",
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| StartError::map("SUMS", error))?;
         self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });
@@ -450,8 +444,8 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
         ..Primary::default()
     };
     let rows = [
-        (Missing::NotKept, not_kept),
-        (Missing::NotSampled, not_sampled),
+        (MissingStack::NotKept, not_kept),
+        (MissingStack::NotSampled, not_sampled),
     ];
     let rows = rows
         .into_iter()

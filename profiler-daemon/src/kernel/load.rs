@@ -15,7 +15,7 @@ use super::log::ProgramLog;
 use super::offsets;
 use super::programs::{Programs, program_of};
 use super::refusal::{StartError, program_refused, refused};
-use super::settings::{KernelSettings, SystemCalls};
+use super::settings::{KernelSettings, TracedSystemCalls};
 use super::variant::{self, Variant};
 
 /// What was loaded; nothing is attached.
@@ -38,10 +38,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let creates_at_switch = variant.creates_at_switch(&types);
     drop(bytes);
     let create_at_switch = u32::from(creates_at_switch);
-    let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::Map {
-        map: "BTF",
-        reason: error.to_string(),
-    })?;
+    let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::map("BTF", error))?;
     let max_tick_shift = max_tick_shift(settings.frequency_hz);
     let mut loader = EbpfLoader::new();
     loader
@@ -75,7 +72,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let log = ProgramLog::take(&mut ebpf);
     let tracepoints = tracepoints(variant);
     let calls: &[&'static str] = match settings.system_calls {
-        SystemCalls::Off => &[],
+        TracedSystemCalls::Off => &[],
         _ => &calls::TRACEPOINTS,
     };
     load_programs(

@@ -1,9 +1,11 @@
 //! Takes the maps out of a loaded object: each once, as the type it is, or mapped.
 
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{HashMap, Map, MapData, MapError};
 use aya::{Ebpf, Pod};
+use thiserror::Error;
 
 use super::records::Records;
 use super::refusal::StartError;
@@ -24,7 +26,7 @@ impl<'a> Maps<'a> {
     where
         T: TryFrom<Map, Error = MapError>,
     {
-        T::try_from(self.take(name)?).map_err(|error| refused(name, &error.to_string()))
+        T::try_from(self.take(name)?).map_err(|error| StartError::map(name, error))
     }
 
     /// A hash map, whatever its keys and values are.
@@ -34,7 +36,7 @@ impl<'a> Maps<'a> {
     pub(super) fn hash(&mut self, name: &'static str) -> Result<MapData, StartError> {
         match self.take(name)? {
             Map::HashMap(data) => Ok(data),
-            _ => Err(refused(name, "it is no hash map")),
+            _ => Err(StartError::map(name, "it is no hash map")),
         }
     }
 
@@ -48,9 +50,9 @@ impl<'a> Maps<'a> {
         len: u32,
     ) -> Result<Records<T>, StartError> {
         let Map::Array(data) = self.take(name)? else {
-            return Err(refused(name, "it is no array"));
+            return Err(StartError::map(name, "it is no array"));
         };
-        Records::map(data.fd(), len).map_err(|error| refused(name, &error.to_string()))
+        Records::map(data.fd(), len).map_err(|error| StartError::map(name, error))
     }
 
     /// The maps by name, each with a descriptor of its own, and as the object defines it: those
@@ -73,9 +75,9 @@ impl<'a> Maps<'a> {
         });
         let shared = known.map(|(name, data)| {
             let descriptor = data.fd().as_fd().try_clone_to_owned();
-            let descriptor = descriptor.map_err(|error| StartError::Map {
-                map: "of the programs",
-                reason: format!("{name}: {error}"),
+            let descriptor = descriptor.map_err(|error| {
+                let name = name.to_owned();
+                StartError::map("of the programs", NotShared { name, error })
             })?;
             Ok(SharedMap {
                 name: name.to_owned(),
@@ -87,8 +89,17 @@ impl<'a> Maps<'a> {
 
     fn take(&mut self, name: &'static str) -> Result<Map, StartError> {
         let map = self.0.take_map(name);
-        map.ok_or_else(|| refused(name, "it is not in the object"))
+        map.ok_or_else(|| StartError::map(name, "it is not in the object"))
     }
+}
+
+/// A map has no descriptor more.
+#[derive(Debug, Error)]
+#[error("{name}: {error}")]
+struct NotShared {
+    name: String,
+    #[source]
+    error: io::Error,
 }
 
 /// A map of the running programs, for a program that is loaded later.
@@ -117,11 +128,4 @@ pub(super) fn preallocated<K: Pod, V: Pod>(
         descriptor: descriptor.map_err(MapError::IoError)?,
     };
     Ok((HashMap::try_from(Map::HashMap(data))?, shared))
-}
-
-fn refused(map: &'static str, reason: &str) -> StartError {
-    StartError::Map {
-        map,
-        reason: reason.to_owned(),
-    }
 }

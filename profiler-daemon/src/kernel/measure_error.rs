@@ -6,6 +6,7 @@ use aya::maps::MapError;
 use thiserror::Error;
 
 use super::refusal::StartError;
+use crate::error_chain::{AnyError, ErrorChain};
 
 /// Why functions are not measured.
 #[derive(Debug, Error)]
@@ -16,8 +17,8 @@ pub enum MeasureError {
     )]
     NoCookies,
     /// The kernel refuses the program.
-    #[error("this kernel refuses the program that measures functions: {0}")]
-    Program(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("this kernel refuses the program that measures functions: {}", ErrorChain(.0.as_ref()))]
+    Program(#[source] AnyError),
     /// The kernel refuses the probes.
     #[error("the kernel refuses the probes in {module}: {reason}")]
     Probes {
@@ -48,10 +49,10 @@ pub enum MeasureError {
         of: &'static str,
     },
     /// There is no memory for the maps, where they have to be whole from the beginning.
-    #[error("the kernel makes no maps for what is measured: {0}")]
+    #[error("the kernel makes no maps for what is measured: {}", ErrorChain(.0))]
     NoMaps(#[source] MapError),
     /// A map does not take what it is told.
-    #[error("the kernel does not take which processes are measured: {0}")]
+    #[error("the kernel does not take which processes are measured: {}", ErrorChain(.0))]
     Map(#[source] MapError),
     /// The programs cannot be told.
     #[error(transparent)]

@@ -8,7 +8,8 @@ use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
 use profiler_common::measured::{
-    CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread,
+    CALIBRATION, CallerKey, CallerRow, Cookie, MeasuredKey, MeasuredRow, MeasuredThread,
+    ShadowStack,
 };
 use tracing::warn;
 
@@ -16,10 +17,10 @@ use super::batch;
 use super::maps::{Maps, SharedMap, preallocated};
 use super::measure_error::MeasureError;
 use super::probe_program::Probe;
-use super::probes::{self, Probed, Probes};
+use super::probes::{self, Probeable, Probes};
 use super::probing::Probing;
 use super::refusal::StartError;
-use super::targets::Targets;
+use super::targets::TargetControl;
 use super::variant::Variant;
 use crate::units::FileOffset;
 
@@ -43,7 +44,7 @@ pub struct ProbePoint {
     pub cookie: Cookie,
 }
 
-impl Probed for ProbePoint {
+impl Probeable for ProbePoint {
     fn probe(&self) -> Probe {
         Probe {
             offset: self.offset,
@@ -58,16 +59,16 @@ impl Probed for ProbePoint {
 }
 
 /// The probes, and the maps of what they count.
-pub struct Measured {
+pub struct FunctionProbes {
     /// First: probes go before what they use.
     probes: Probes<ProbePoint>,
-    frames: HashMap<MapData, MeasuredThread, Frames>,
+    frames: HashMap<MapData, MeasuredThread, ShadowStack>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
     callers: HashMap<MapData, CallerKey, CallerRow>,
     pids: HashMap<MapData, u32, u32>,
 }
 
-impl Measured {
+impl FunctionProbes {
     /// Nothing is measured yet. `shared`: all maps, before any was taken.
     ///
     /// # Errors
@@ -125,7 +126,7 @@ impl Measured {
         instrumentation: u8,
         pids: Option<&[u32]>,
         children: bool,
-        targets: &mut Targets,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         let bit = 1_u32 << (instrumentation & 31);
         for pid in pids.unwrap_or_default() {
@@ -204,7 +205,7 @@ impl Measured {
     pub fn detach(
         &mut self,
         instrumentation: u8,
-        targets: &mut Targets,
+        targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         self.probes
             .detach(|attached| attached.is_of(instrumentation));

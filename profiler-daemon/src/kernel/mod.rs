@@ -57,19 +57,19 @@ use variant::Variant;
 
 pub use calibration::{Calibration, ProbeCost, ProbeCosts};
 pub use calls::CallHooks;
-pub use cost::{Costs, MapCost, ProgramCost};
+pub use cost::{Costs, MapCost, ProgramStats};
 pub use counts::{Counts, Work};
-pub use drain::{Drain, Missing, Pass, RawStack, StackSum};
+pub use drain::{Drain, MissingStack, Pass, RawStack, StackSum};
 pub use looks::{Asked, Looks, OutsideLook};
 pub use measure_error::MeasureError;
-pub use measured::{Measured, ProbePoint};
+pub use measured::{FunctionProbes, ProbePoint};
 pub use probing::{MAX_SINGLE_POINTS, MAX_SINGLE_POINTS_IN_ALL, Probing};
 pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
-pub use settings::{KernelSettings, SystemCalls};
-pub use spans::{ProbePlace, Spans};
-pub use targets::{NamedTargets, TargetError, Targets, control_groups};
+pub use settings::{KernelSettings, TracedSystemCalls};
+pub use spans::{ProbePlace, SpanProbes};
+pub use targets::{NamedTargets, TargetControl, TargetError, control_groups};
 #[cfg(test)]
 pub(crate) use thread_snapshot::made_up;
 pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
@@ -84,13 +84,13 @@ pub use variant::has_loops;
 /// program holds the maps that it writes for as long as it may run.
 pub struct Kernel {
     /// Functions that are measured: their probes go first.
-    pub measured: Measured,
+    pub measured: FunctionProbes,
     /// USDT points and spans: theirs too.
-    pub spans: Spans,
+    pub spans: SpanProbes,
     /// The loaded programs.
     pub programs: Programs,
     /// Who is profiled, and how.
-    pub targets: Targets,
+    pub targets: TargetControl,
     /// What a pass reads: [`Kernel::pass`].
     pub drain: Drain,
     /// Looks at threads from outside.
@@ -124,8 +124,8 @@ pub struct Attached {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs; they do nothing until [`Targets::name`]. Where the kernel
-    /// refuses the newer build of them, the older one is tried.
+    /// Loads and attaches the programs; they do nothing until [`TargetControl::name`]. Where the
+    /// kernel refuses the newer build of them, the older one is tried.
     ///
     /// # Errors
     /// [`StartError`], each a sentence that says what is missing: of the newer build, where both
@@ -153,9 +153,9 @@ impl Kernel {
         let maps = &mut programs.maps();
         let shared = maps.all()?.into();
         let mut kernel = Self {
-            measured: Measured::new(maps, &shared, variant)?,
-            spans: Spans::new(maps, &shared, variant)?,
-            targets: Targets::new(maps, &settings)?,
+            measured: FunctionProbes::new(maps, &shared, variant)?,
+            spans: SpanProbes::new(maps, &shared, variant)?,
+            targets: TargetControl::new(maps, &settings)?,
             drain: Drain::new(maps, &settings)?,
             looks: Looks::new(maps, &settings)?,
             counts: Counts::new(maps)?,
@@ -177,7 +177,7 @@ impl Kernel {
             .start(&mut kernel.programs, &mut kernel.costs)?;
         kernel.programs.attach_all()?;
         let started = kernel.ticks.start();
-        started.map_err(|error| tick_refused(&error))?;
+        started.map_err(tick_refused)?;
         Ok(kernel)
     }
 

@@ -9,6 +9,7 @@ use aya_obj::Object;
 
 use super::bpf_call::bpf;
 use super::maps::SharedMap;
+use super::refusal::VerifierRefusal;
 use crate::units::FileOffset;
 
 const BPF_PROG_LOAD: libc::c_long = 5;
@@ -102,9 +103,7 @@ pub(super) fn load<'a, M: Iterator<Item = &'a SharedMap>>(
         bpf(BPF_PROG_LOAD, &told).map_err(|_| {
             let end = log.iter().position(|byte| *byte == 0);
             let text = String::from_utf8_lossy(&log[..end.unwrap_or(log.len())]);
-            let lines: Vec<&str> = text.lines().rev().take(12).collect();
-            let lines: Vec<&str> = lines.into_iter().rev().collect();
-            format!("{error}; the verifier says: {}", lines.join(" / ")).into()
+            VerifierRefusal::new(error, &text).into()
         })
     })
 }

@@ -11,7 +11,7 @@ use super::probe_program::{self, Probe};
 use super::probing::{self, Probing};
 
 /// A point to be probed, in a file that goes without saying.
-pub(super) trait Probed: Copy {
+pub(super) trait Probeable: Copy {
     /// Its probe.
     fn probe(&self) -> Probe;
 
@@ -20,7 +20,7 @@ pub(super) trait Probed: Copy {
 }
 
 /// A link: probes of some points of one file, all of one instrumentation.
-pub(super) struct Attached<P> {
+pub(super) struct ProbeLink<P> {
     file: Arc<File>,
     /// The file's path.
     module: Arc<str>,
@@ -35,7 +35,7 @@ pub(super) struct Attached<P> {
 /// See the module.
 pub(super) struct Probes<P> {
     /// First: probes go before what they use.
-    links: Vec<Attached<P>>,
+    links: Vec<ProbeLink<P>>,
     program: Option<OwnedFd>,
     /// The program's name.
     name: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Probes<P> {
     own: Vec<SharedMap>,
 }
 
-impl<P: Probed> Probes<P> {
+impl<P: Probeable> Probes<P> {
     /// Nothing is probed yet. `shared`: all maps, before any was taken.
     pub(super) fn new(
         name: &'static str,
@@ -117,7 +117,7 @@ impl<P: Probed> Probes<P> {
         for points in points.chunks(probing.per_link()) {
             let probes: Vec<Probe> = points.iter().map(P::probe).collect();
             match probing.attach(program.as_fd(), file, &probes, pid) {
-                Ok(link) => made.push(Attached {
+                Ok(link) => made.push(ProbeLink {
                     file: Arc::clone(file),
                     module: Arc::clone(&module),
                     points: points.to_vec(),
@@ -149,9 +149,9 @@ impl<P: Probed> Probes<P> {
     }
 
     /// Detaches the links for which `is_over`; gives back what they had.
-    pub(super) fn detach(&mut self, mut is_over: impl FnMut(&Attached<P>) -> bool) -> Vec<P> {
+    pub(super) fn detach(&mut self, mut is_over: impl FnMut(&ProbeLink<P>) -> bool) -> Vec<P> {
         let gone = self.links.extract_if(.., |attached| is_over(attached));
-        let gone: Vec<Attached<P>> = gone.collect();
+        let gone: Vec<ProbeLink<P>> = gone.collect();
         let points = gone.iter().flat_map(|attached| &attached.points);
         let points = points.copied().collect();
         close(gone);
@@ -164,8 +164,8 @@ impl<P: Probed> Probes<P> {
         &mut self,
         is_over: impl Fn(&P) -> bool,
     ) -> (Vec<P>, Result<(), MeasureError>) {
-        let has_any = |attached: &mut Attached<P>| attached.points.iter().any(&is_over);
-        let found: Vec<Attached<P>> = self.links.extract_if(.., has_any).collect();
+        let has_any = |attached: &mut ProbeLink<P>| attached.points.iter().any(&is_over);
+        let found: Vec<ProbeLink<P>> = self.links.extract_if(.., has_any).collect();
         let mut over = Vec::new();
         let mut others = Vec::new();
         for attached in &found {
@@ -195,7 +195,7 @@ impl<P> Drop for Probes<P> {
     }
 }
 
-impl<P: Probed> Attached<P> {
+impl<P: Probeable> ProbeLink<P> {
     /// Is it of that instrumentation?
     pub(super) fn is_of(&self, instrumentation: u8) -> bool {
         let mut points = self.points.iter();
@@ -219,6 +219,6 @@ pub(super) fn supported() -> Result<Probing, MeasureError> {
     }
 }
 
-fn close<P>(attached: Vec<Attached<P>>) {
+fn close<P>(attached: Vec<ProbeLink<P>>) {
     probing::close(attached.into_iter().map(|attached| attached.link).collect());
 }

@@ -8,10 +8,11 @@ use aya::Ebpf;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 
-use super::cost::ProgramCost;
+use super::cost::ProgramStats;
 use super::maps::Maps;
-use super::refusal::{StartError, chain, tick_refused};
+use super::refusal::{StartError, tick_refused};
 use super::task_iter;
+use crate::error_chain::AnyError;
 
 /// The loaded programs. Those of tracepoints are detached when this is dropped.
 pub struct Programs {
@@ -65,10 +66,9 @@ impl Programs {
         link: BtfTracePointLinkId,
     ) -> Result<(), StartError> {
         let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
-        program.detach(link).map_err(|error| StartError::Program {
-            program: name,
-            reason: chain(&error),
-        })
+        program
+            .detach(link)
+            .map_err(|error| StartError::program(name, error))
     }
 
     /// The program that ticks run, for whoever opens these.
@@ -80,7 +80,7 @@ impl Programs {
         let descriptor = program.fd().map_err(io::Error::other);
         descriptor
             .and_then(|descriptor| descriptor.as_fd().try_clone_to_owned())
-            .map_err(|error| tick_refused(&error))
+            .map_err(tick_refused)
     }
 
     /// Runs a program once for each task, or for each thread of the process `pid` ([`task_iter`]),
@@ -95,32 +95,30 @@ impl Programs {
         to: &mut dyn io::Write,
         max_bytes: u64,
     ) -> Result<(), StartError> {
-        let fail = |reason: String| StartError::Program {
-            program: name,
-            reason,
-        };
+        let fail = |error: io::Error| StartError::program(name, error);
         let program: &mut Iter = program_of(&mut self.ebpf, name)?;
         let file = match pid {
-            None => over_all(program).map_err(fail),
+            None => over_all(program).map_err(|error| StartError::program(name, error)),
             Some(pid) => {
-                let program = program.fd().map_err(|error| fail(chain(&error)))?;
+                let program = program.fd();
+                let program = program.map_err(|error| StartError::program(name, error))?;
                 let file = task_iter::of_process(program.as_fd(), pid);
-                file.map_err(|error| fail(chain(&error)))
+                file.map_err(fail)
             }
         };
         let copied = io::copy(&mut file?.take(max_bytes), to);
-        copied.map(drop).map_err(|error| fail(chain(&error)))
+        copied.map(drop).map_err(fail)
     }
 
     /// Run-time statistics of each program, by name, gathered while they were measured.
     #[must_use]
-    pub fn costs(&self) -> Vec<ProgramCost> {
-        let mut costs: Vec<ProgramCost> = self
+    pub fn costs(&self) -> Vec<ProgramStats> {
+        let mut costs: Vec<ProgramStats> = self
             .ebpf
             .programs()
             .filter_map(|(name, program)| {
                 let info = program.info().ok()?;
-                Some(ProgramCost {
+                Some(ProgramStats {
                     name: name.to_owned(),
                     runs: info.run_count(),
                     run_ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
@@ -151,18 +149,16 @@ impl Programs {
 }
 
 /// What an iterator writes about all tasks, or why it does not.
-fn over_all(program: &mut Iter) -> Result<File, String> {
+fn over_all(program: &mut Iter) -> Result<File, AnyError> {
     let link = program.attach().and_then(|link| program.take_link(link));
-    let link = link.map_err(|error| chain(&error))?;
-    link.into_file().map_err(|error| chain(&error))
+    Ok(link?.into_file()?)
 }
 
 fn attach(ebpf: &mut Ebpf, name: &'static str) -> Result<BtfTracePointLinkId, StartError> {
     let program: &mut BtfTracePoint = program_of(ebpf, name)?;
-    program.attach().map_err(|error| StartError::Program {
-        program: name,
-        reason: chain(&error),
-    })
+    program
+        .attach()
+        .map_err(|error| StartError::program(name, error))
 }
 
 /// A program of the object as the type it is.
@@ -177,13 +173,7 @@ where
     &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
 {
     ebpf.program_mut(name)
-        .ok_or_else(|| StartError::Program {
-            program: name,
-            reason: "it is not in the object".into(),
-        })?
+        .ok_or_else(|| StartError::program(name, "it is not in the object"))?
         .try_into()
-        .map_err(|error: ProgramError| StartError::Program {
-            program: name,
-            reason: error.to_string(),
-        })
+        .map_err(|error: ProgramError| StartError::program(name, error))
 }

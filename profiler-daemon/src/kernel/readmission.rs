@@ -8,7 +8,7 @@ const LEAST_NS: u64 = 1_000_000_000;
 
 /// What the programs have counted since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct ReadmissionCounts {
     /// Threads turned away for want of a record.
     pub(super) turned_away: u64,
     /// Switches of threads that were not known.
@@ -21,7 +21,7 @@ pub(super) struct Counted {
 #[derive(Debug, Default)]
 pub(super) struct Readmission {
     /// As of the last pass.
-    counted: Counted,
+    counted: ReadmissionCounts,
     /// There is another reason than those who wait for a record.
     due: bool,
     /// Some wait: they were turned away, and not evaluated anew since.
@@ -35,7 +35,12 @@ pub(super) struct Readmission {
 impl Readmission {
     /// A pass at `now_ns`, in which so many records were given back. True: every thread is to be
     /// evaluated anew.
-    pub(super) const fn pass(&mut self, now_ns: MonoNs, counted: Counted, freed: usize) -> bool {
+    pub(super) const fn pass(
+        &mut self,
+        now_ns: MonoNs,
+        counted: ReadmissionCounts,
+        freed: usize,
+    ) -> bool {
         if counted.turned_away > self.counted.turned_away {
             // There was no record at that time, whatever came free before.
             self.waiting = true;
@@ -66,10 +71,10 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn turned_away(turned_away: u64) -> Counted {
-        Counted {
+    fn turned_away(turned_away: u64) -> ReadmissionCounts {
+        ReadmissionCounts {
             turned_away,
-            ..Counted::default()
+            ..ReadmissionCounts::default()
         }
     }
 
@@ -128,9 +133,9 @@ mod tests {
     fn who_was_met_at_a_switch_only_is_made_known() {
         // Check that threads that are met where nothing can be made known have all tasks scanned,
         // once, whether records are free or not.
-        let late = |late| Counted {
+        let late = |late| ReadmissionCounts {
             late,
-            ..Counted::default()
+            ..ReadmissionCounts::default()
         };
         let mut state = Readmission::default();
         assert!(!state.pass(MonoNs::new(SECOND), late(0), 0));
@@ -145,9 +150,9 @@ mod tests {
         let mut state = Readmission::default();
         let mut evaluated = 0;
         for pass in 0..100 {
-            let renamed = Counted {
+            let renamed = ReadmissionCounts {
                 renamed: 1000 * pass,
-                ..Counted::default()
+                ..ReadmissionCounts::default()
             };
             evaluated +=
                 u32::from(state.pass(MonoNs::new(SECOND + pass * SECOND / 20), renamed, 0));

@@ -9,6 +9,7 @@ use aya::programs::ProgramError;
 use thiserror::Error;
 
 use super::btf::BtfError;
+use crate::error_chain::{AnyError, ErrorChain};
 
 /// Why the programs do not run.
 #[derive(Debug, Error)]
@@ -17,79 +18,102 @@ pub enum StartError {
     #[error(
         "cannot read the kernel's type information /sys/kernel/btf/vmlinux ({0}): a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed"
     )]
-    NoBtf(io::Error),
+    NoBtf(#[source] io::Error),
     /// The type information lacks something.
     #[error("this kernel is not supported: {0}")]
     Btf(#[from] BtfError),
     /// The kernel refuses for want of privilege.
     #[error(
-        "the kernel refuses the programs ({0}): run as root, or give the daemon CAP_BPF and CAP_PERFMON, and for all names CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_DAC_READ_SEARCH and CAP_SYSLOG (`profiler-daemon doctor` says which are missing)"
+        "the kernel refuses the programs ({chain}): run as root, or give the daemon CAP_BPF and CAP_PERFMON, and for all names CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_DAC_READ_SEARCH and CAP_SYSLOG (`profiler-daemon doctor` says which are missing)",
+        chain = ErrorChain(.0.as_ref())
     )]
-    Privilege(String),
+    Privilege(#[source] AnyError),
     /// The kernel is too old.
     #[error(
         "this kernel lacks {0}, without which nothing can be profiled: Linux 5.10 or later is needed"
     )]
     TooOld(String),
     /// The kernel refuses the object or a map.
-    #[error("cannot load the kernel programs: {0}")]
+    #[error("cannot load the kernel programs: {}", ErrorChain(.0))]
     Load(#[source] EbpfError),
     /// The kernel refuses a program.
-    #[error("this kernel refuses the program {program}: {reason}")]
+    #[error("this kernel refuses the program {program}: {}", ErrorChain(.cause.as_ref()))]
     Program {
         /// Its name.
         program: &'static str,
         /// What the kernel says, the end of the verifier's log included.
-        reason: String,
+        #[source]
+        cause: AnyError,
     },
     /// A map cannot be used.
-    #[error("cannot use the kernel map {map}: {reason}")]
+    #[error("cannot use the kernel map {map}: {}", ErrorChain(.cause.as_ref()))]
     Map {
         /// Its name.
         map: &'static str,
         /// Why.
-        reason: String,
+        #[source]
+        cause: AnyError,
     },
 }
 
+impl StartError {
+    /// A program cannot be had, for this reason.
+    pub(super) fn program(program: &'static str, cause: impl Into<AnyError>) -> Self {
+        let cause = cause.into();
+        Self::Program { program, cause }
+    }
+
+    /// A map cannot be used, for this reason.
+    pub(super) fn map(map: &'static str, cause: impl Into<AnyError>) -> Self {
+        let cause = cause.into();
+        Self::Map { map, cause }
+    }
+}
+
+/// The kernel refuses a program, and its verifier says why.
+#[derive(Debug, Error)]
+#[error("{error}; the verifier says: {log}")]
+pub(super) struct VerifierRefusal {
+    #[source]
+    error: io::Error,
+    log: String,
+}
+
+impl VerifierRefusal {
+    /// Of this error, with the end of the verifier's log.
+    pub(super) fn new(error: io::Error, log: &str) -> Self {
+        let end: Vec<&str> = log.lines().rev().take(12).collect();
+        let end: Vec<&str> = end.into_iter().rev().collect();
+        Self {
+            error,
+            log: end.join(" / "),
+        }
+    }
+}
+
+/// The kernel opens no event that counts ticks.
+#[derive(Debug, Error)]
+#[error("perf_event_open: {0}")]
+struct EventRefused(#[source] io::Error);
+
 /// Why a program was not loaded.
 pub(super) fn program_refused(program: &'static str, error: ProgramError) -> StartError {
-    match &error {
+    match error {
         ProgramError::LoadError {
             io_error,
             verifier_log,
         } => {
             if io_error.raw_os_error() == Some(libc::EPERM) {
-                return StartError::Privilege(io_error.to_string());
+                return StartError::Privilege(io_error.into());
             }
             let log = verifier_log.to_string();
             if let Some(helper) = unknown_helper(&log) {
                 return StartError::TooOld(format!("the helper {helper}"));
             }
-            let tail: Vec<&str> = log.lines().rev().take(12).collect();
-            let tail: Vec<&str> = tail.into_iter().rev().collect();
-            StartError::Program {
-                program,
-                reason: format!("{io_error}; the verifier says: {}", tail.join(" / ")),
-            }
+            StartError::program(program, VerifierRefusal::new(io_error, &log))
         }
-        _ => StartError::Program {
-            program,
-            reason: chain(&error),
-        },
+        _ => StartError::program(program, error),
     }
-}
-
-/// An error and what caused it, in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// The number of the system's error that is at the bottom of one.
@@ -120,20 +144,17 @@ pub(super) fn refused(error: EbpfError) -> StartError {
         return StartError::TooOld("BPF ring buffers".to_owned());
     }
     match errno(&error) {
-        Some(libc::EPERM | libc::EACCES) => StartError::Privilege(chain(&error)),
+        Some(libc::EPERM | libc::EACCES) => StartError::Privilege(error.into()),
         _ => StartError::Load(error),
     }
 }
 
 /// Why there are no ticks.
-pub(super) fn tick_refused(error: &io::Error) -> StartError {
+pub(super) fn tick_refused(error: io::Error) -> StartError {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        StartError::Privilege(format!("perf_event_open: {error}"))
+        StartError::Privilege(EventRefused(error).into())
     } else {
-        StartError::Program {
-            program: "tick",
-            reason: error.to_string(),
-        }
+        StartError::program("tick", error)
     }
 }
 

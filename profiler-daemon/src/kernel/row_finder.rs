@@ -11,6 +11,7 @@ use tracing::warn;
 
 use super::records::Records;
 use super::unwind_maps::UnwindMaps;
+use crate::units::VirtualAddress;
 
 /// See the module. Holds the chunks of rows mapped that it has read, so it is not to be kept.
 pub struct RowFinder<'a> {
@@ -49,7 +50,8 @@ impl<'a> RowFinder<'a> {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn row(&mut self, pc: u64) -> Result<UnwindRow, UnwindFailure> {
+    pub fn row(&mut self, pc: VirtualAddress) -> Result<UnwindRow, UnwindFailure> {
+        let pc = pc.get();
         let of_kind = |kind| UnwindRow {
             kind,
             ..UnwindRow::default()

@@ -5,7 +5,7 @@ use profiler_common::records::system_calls;
 
 /// Which threads' system calls are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SystemCalls {
+pub enum TracedSystemCalls {
     /// Those of every target.
     All,
     /// Those of targets named by number, name or control group of their process.
@@ -14,7 +14,7 @@ pub enum SystemCalls {
     Off,
 }
 
-impl SystemCalls {
+impl TracedSystemCalls {
     /// The number by which the programs are told.
     pub(super) const fn number(self) -> u32 {
         match self {
@@ -33,7 +33,7 @@ pub struct KernelSettings {
     /// The mean gap between two marks, nanoseconds; 0 = all that can be walked is.
     pub min_interval_ns: u64,
     /// Which threads' system calls are traced.
-    pub system_calls: SystemCalls,
+    pub system_calls: TracedSystemCalls,
     /// Thread records.
     pub max_threads: u32,
     /// Rows of time per stack in one drain period.

@@ -16,7 +16,7 @@ use super::maps::{Maps, SharedMap};
 use super::measure_error::MeasureError;
 use super::measured::whole;
 use super::probe_program::Probe;
-use super::probes::{Probed, Probes};
+use super::probes::{Probeable, Probes};
 use super::refusal::StartError;
 use super::variant::Variant;
 use crate::units::FileOffset;
@@ -44,7 +44,7 @@ pub struct ProbePlace {
     pub place: PlaceAction,
 }
 
-impl Probed for ProbePlace {
+impl Probeable for ProbePlace {
     fn probe(&self) -> Probe {
         Probe {
             offset: self.offset,
@@ -59,7 +59,7 @@ impl Probed for ProbePlace {
 }
 
 /// The probes, and the maps of what they count.
-pub struct Spans {
+pub struct SpanProbes {
     /// First: probes go before what they use.
     probes: Probes<ProbePlace>,
     places: HashMap<MapData, u32, PlaceAction>,
@@ -86,7 +86,7 @@ impl Changing for SpanRow {
     }
 }
 
-impl Spans {
+impl SpanProbes {
     /// Nothing is probed yet. `shared`: all maps, before any was taken.
     ///
     /// # Errors

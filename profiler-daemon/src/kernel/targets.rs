@@ -21,22 +21,29 @@ use super::control::ControlElement;
 use super::drain::Pass;
 use super::maps::Maps;
 use super::programs::Programs;
-use super::readmission::{Counted, Readmission};
+use super::readmission::{Readmission, ReadmissionCounts};
 use super::refusal::StartError;
-use super::settings::{KernelSettings, SystemCalls};
+use super::settings::{KernelSettings, TracedSystemCalls};
+use crate::error_chain::ErrorChain;
 use crate::sys::cgroup;
 
 /// Why targets cannot be set.
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// A table of the kernel side is full.
-    #[error("too many targets: the kernel side takes no more {kind} ({reason})")]
+    #[error("too many targets: the kernel side takes no more {kind} ({})", ErrorChain(.cause))]
     Full {
         /// Which table.
         kind: &'static str,
         /// What the kernel says.
-        reason: String,
+        #[source]
+        cause: MapError,
     },
+    /// The named groups have more below them than the table takes.
+    #[error(
+        "too many targets: the kernel side takes no more {GROUPS} ({MAX_TARGET_CGROUPS} is the limit)"
+    )]
+    TooManyGroups,
     /// No such group.
     #[error("there is no control group {path} of version 2 below {root}")]
     NoGroup {
@@ -71,7 +78,7 @@ pub struct NamedTargets {
 }
 
 /// Who is profiled, and how: all that the programs are told.
-pub struct Targets {
+pub struct TargetControl {
     pub(super) control: ControlElement,
     pids: HashMap<MapData, u32, u8>,
     comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
@@ -81,8 +88,8 @@ pub struct Targets {
     has_gaps: bool,
 }
 
-impl Targets {
-    /// Nobody, and the programs do nothing until [`Targets::name`].
+impl TargetControl {
+    /// Nobody, and the programs do nothing until [`TargetControl::name`].
     ///
     /// # Errors
     /// [`StartError::Map`] if a map is missing.
@@ -98,8 +105,8 @@ impl Targets {
     }
 
     /// Replaces the targets, and has the programs work from now on: threads that are born are
-    /// evaluated by these targets, and so are their children. [`Targets::evaluate_anew`] does the
-    /// rest: before it, all others are what they were.
+    /// evaluated by these targets, and so are their children. [`TargetControl::evaluate_anew`] does
+    /// the rest: before it, all others are what they were.
     ///
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
@@ -127,16 +134,20 @@ impl Targets {
     /// # Errors
     /// [`TargetError::Full`]; those before it are then added.
     pub fn add_processes(&mut self, pids: &[u32]) -> Result<usize, TargetError> {
+        let full = |cause| TargetError::Full {
+            kind: PROCESSES,
+            cause,
+        };
         let mut added = 0;
         for pid in pids {
             match self.pids.get(pid, 0) {
                 Ok(_) => {}
                 Err(MapError::KeyNotFound) => {
                     let inserted = self.pids.insert(pid, 0, 0);
-                    inserted.map_err(|error| full(PROCESSES, &error))?;
+                    inserted.map_err(full)?;
                     added += 1;
                 }
-                Err(error) => return Err(full(PROCESSES, &error)),
+                Err(error) => return Err(full(error)),
             }
         }
         Ok(added)
@@ -198,7 +209,7 @@ impl Targets {
     /// is tried again at a later pass: what this one has taken out of the maps is not lost.
     pub(super) fn readmit(&mut self, pass: &Pass, freed: usize, programs: &mut Programs) {
         let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
-        let counted = Counted {
+        let counted = ReadmissionCounts {
             turned_away: count(Counter::ThreadsNoRecord),
             late: count(Counter::ThreadsLate),
             renamed: count(Counter::LeadersRenamed),
@@ -222,7 +233,7 @@ impl Targets {
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub(super) fn trace_calls(&mut self, whose: SystemCalls) -> Result<(), StartError> {
+    pub(super) fn trace_calls(&mut self, whose: TracedSystemCalls) -> Result<(), StartError> {
         self.control.value.system_calls = whose.number();
         self.control.write()?;
         self.control.next_generation();
@@ -266,19 +277,12 @@ impl Targets {
 const PROCESSES: &str = "processes";
 const GROUPS: &str = "control groups";
 
-fn full(kind: &'static str, error: &MapError) -> TargetError {
-    TargetError::Full {
-        kind,
-        reason: super::refusal::chain(error),
-    }
-}
-
 fn replace<K: Pod + Ord>(
     map: &mut HashMap<MapData, K, u8>,
     wanted: BTreeSet<K>,
     kind: &'static str,
 ) -> Result<(), TargetError> {
-    let full = |error: MapError| full(kind, &error);
+    let full = |cause| TargetError::Full { kind, cause };
     let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(full)?;
     for key in present.iter().filter(|key| !wanted.contains(key)) {
         // A program may have removed it meanwhile (a process that exited).
@@ -348,10 +352,7 @@ fn group_ids(
                 _ => continue,
             }
             if ids.len() >= MAX_TARGET_CGROUPS as usize {
-                return Err(TargetError::Full {
-                    kind: GROUPS,
-                    reason: format!("{MAX_TARGET_CGROUPS} is the limit"),
-                });
+                return Err(TargetError::TooManyGroups);
             }
             // A group that vanishes while it is read has no members.
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {

@@ -7,9 +7,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use aya::util::KernelVersion;
 
-use super::bpf_call::bpf;
+use super::bpf_call::{BPF_LINK_CREATE, bpf};
 
-const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
 const BPF_TRACE_ITER: u32 = 28;
 /// The kernel that looks at `bpf_iter_link_info.task` first. Those before take no notice of it, or

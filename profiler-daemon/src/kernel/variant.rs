@@ -8,7 +8,7 @@ use profiler_common::limits::{MAX_FRAME_POINTER_FRAMES, TASKS_PER_THREAD};
 use tracing::debug;
 
 use super::btf::Btf;
-use super::refusal::{StartError, chain, errno};
+use super::refusal::{StartError, errno};
 
 /// A build of the kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,14 +142,10 @@ pub(super) const fn max_tasks(max_threads: u32) -> u32 {
 /// [`StartError`] if the kernel does not tell.
 pub fn has_loops() -> Result<bool, StartError> {
     is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_loop).map_err(|error| {
-        let reason = chain(&error);
         if errno(&error) == Some(libc::EPERM) {
-            StartError::Privilege(reason)
+            StartError::Privilege(error.into())
         } else {
-            StartError::Program {
-                program: "probe",
-                reason,
-            }
+            StartError::program("probe", error)
         }
     })
 }
@@ -169,10 +165,7 @@ mod tests {
             if variant == Variant::Before517 && !older_too {
                 return Ok(7);
             }
-            Err(StartError::Program {
-                program: "tick",
-                reason: format!("{variant:?}"),
-            })
+            Err(StartError::program("tick", format!("{variant:?}")))
         }
     }
 
@@ -218,7 +211,7 @@ mod tests {
         let mut tries = 0;
         let refused = newer.start_or_older::<u8>(|_| {
             tries += 1;
-            Err(StartError::Privilege("no".to_owned()))
+            Err(StartError::Privilege("no".into()))
         });
         assert!(matches!(refused, Err(StartError::Privilege(_))));
         assert_eq!(tries, 1, "another build needs the same privileges");

@@ -9,7 +9,7 @@ use prometheus::{Encoder as _, TextEncoder};
 use thiserror::Error;
 
 use super::input::MetricsInput;
-use super::table::{FAMILIES, Family, Kind};
+use super::table::{FAMILIES, Family, MetricKind};
 
 /// The longest value of a label, in bytes. What is longer is cut.
 pub const MAX_LABEL_BYTES: usize = 128;
@@ -81,12 +81,12 @@ fn build(family: &Family, input: &MetricsInput<'_>) -> Option<MetricFamily> {
         });
         let mut metric = Metric::from_label(labels.collect());
         match family.kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 let mut counter = Counter::default();
                 counter.set_value(number);
                 metric.set_counter(counter);
             }
-            Kind::Gauge => {
+            MetricKind::Gauge => {
                 let mut gauge = Gauge::default();
                 gauge.set_value(number);
                 metric.set_gauge(gauge);
@@ -98,8 +98,8 @@ fn build(family: &Family, input: &MetricsInput<'_>) -> Option<MetricFamily> {
     built.set_name(family.name.to_owned());
     built.set_help(family.help.to_owned());
     built.set_field_type(match family.kind {
-        Kind::Counter => MetricType::COUNTER,
-        Kind::Gauge => MetricType::GAUGE,
+        MetricKind::Counter => MetricType::COUNTER,
+        MetricKind::Gauge => MetricType::GAUGE,
     });
     built.set_metric(metrics.collect());
     Some(built)
@@ -123,8 +123,8 @@ pub fn documentation() -> String {
             .map(|label| format!("`{label}`"))
             .collect();
         let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         };
         writeln!(
             page,

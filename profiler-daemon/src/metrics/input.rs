@@ -8,7 +8,7 @@ use crate::{
     config::Config,
     profile::{groups::GroupsView, snapshot::Snapshot},
     symbols::{lines::finder::LineCounts, symbolizer::SymbolCounts},
-    sys::{heartbeat::Pulse, own_cost::OwnCost},
+    sys::{heartbeat::Pulse, own_cost::ResourceUsage},
     units::UnixNs,
 };
 
@@ -36,7 +36,7 @@ pub struct MetricsInput<'a> {
     /// Lines of source.
     pub lines: LineCounts,
     /// What the daemon's own process has used.
-    pub own: OwnCost,
+    pub own: ResourceUsage,
     /// Files that it holds open, and how many it may.
     pub open_files: (u64, u64),
     /// When it started, nanoseconds since 1970.

@@ -13,7 +13,7 @@ use crate::unwind::NoTable;
 
 /// Whether a metric only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// It only grows while the daemon runs.
     Counter,
     /// It goes up and down.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 /// A metric.
 pub(super) struct Family {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     /// The unit of its value; empty for what only says that something is so.
     pub(super) unit: &'static str,
     pub(super) labels: &'static [&'static str],
@@ -36,7 +36,7 @@ pub(super) struct Family {
 /// One metric of the table.
 macro_rules! family {
     ($kind:ident $name:literal, $unit:literal, [$($label:literal),*], $help:literal, $read:expr) => {
-        Family { name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help, read: $read }
+        Family { name: $name, kind: MetricKind::$kind, unit: $unit, labels: &[$($label),*], help: $help, read: $read }
     };
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use profiler_common::unwind::{StackEnd, UnwindFailure};
 
-use super::table::{FAMILIES, Kind};
+use super::table::{FAMILIES, MetricKind};
 use super::{MAX_LABEL_BYTES, MetricsInput, RequestCounts, StreamEnd, exposition};
 use crate::collect::{Budget, CollectorState, EstimatedCost, SpendingState, TableFill};
 use crate::config::Config;
@@ -18,7 +18,7 @@ use crate::profile::snapshot::Snapshot;
 use crate::profile::{Profile, limits::Limits};
 use crate::symbols::{lines::finder::LineCounts, symbolizer::SymbolCounts};
 use crate::sys::heartbeat::Pulse;
-use crate::sys::own_cost::OwnCost;
+use crate::sys::own_cost::ResourceUsage;
 use crate::units::{MonoNs, UnixNs};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -130,10 +130,10 @@ impl Daemon {
                 ..SymbolCounts::default()
             },
             lines: LineCounts::default(),
-            own: OwnCost {
+            own: ResourceUsage {
                 user_ns: SECOND_NS,
                 system_ns: SECOND_NS / 2,
-                ..OwnCost::default()
+                ..ResourceUsage::default()
             },
             open_files: (9, 1024),
             started_unix_ns: UnixNs::new(7 * SECOND_NS),
@@ -239,7 +239,7 @@ fn names_follow_the_rules() {
             family.name
         );
         assert_eq!(
-            family.kind == Kind::Counter,
+            family.kind == MetricKind::Counter,
             family.name.ends_with("_total"),
             "{}",
             family.name

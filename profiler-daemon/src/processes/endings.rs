@@ -89,7 +89,7 @@ mod tests {
     use super::{super::live::ProcessOptions, *};
     use crate::processes::{
         made_up::{Machine, sweep},
-        source::Source as _,
+        source::ProcessSource as _,
     };
     use crate::sys::clock::ClockOffsets;
 

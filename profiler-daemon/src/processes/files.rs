@@ -20,7 +20,7 @@ use super::{
     seen::{FileOwner, Seen, SeenFiles},
     shares::Owner,
     sort::{Sort, sort_of},
-    source::{Mapped, Source, is_the_file},
+    source::{Mapped, ProcessSource, is_the_file},
 };
 use crate::{
     elf::build_id::{self, ElfIdentity},
@@ -80,7 +80,7 @@ struct Kept {
 }
 
 /// What a file is that was opened.
-struct Looked {
+struct OpenedFile {
     identity: FileIdentity,
     /// `None`: what it holds is told apart by address.
     unique: Option<ModuleIdentity>,
@@ -161,7 +161,7 @@ impl Files {
     pub fn identify(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
-        source: &dyn Source,
+        source: &dyn ProcessSource,
         (pid, ppid): (u32, u32),
         mapped: &Mapped,
     ) -> Identified {
@@ -338,7 +338,7 @@ impl Files {
     }
 
     /// What a file is.
-    fn look_at(&mut self, file: &File, memory: bool) -> Option<Looked> {
+    fn look_at(&mut self, file: &File, memory: bool) -> Option<OpenedFile> {
         let metadata = file.metadata().ok()?;
         let identity = identity_of(&metadata);
         let elf = build_id::of_file(file);
@@ -350,7 +350,7 @@ impl Files {
         };
         let shared = build_id.clone().filter(|_| only_root_writes(&metadata));
         let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
-        Some(Looked {
+        Some(OpenedFile {
             identity,
             unique: is_file.then_some(unique),
             build_id,
@@ -408,7 +408,7 @@ impl Files {
     pub fn file(
         &mut self,
         table: &ModuleTable,
-        source: &dyn Source,
+        source: &dyn ProcessSource,
         module: ModuleId,
     ) -> Option<Arc<ModuleFile>> {
         if let Some(image) = self.images.get(&module) {
@@ -451,7 +451,7 @@ impl Files {
     pub(super) fn file_of(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
-        source: &dyn Source,
+        source: &dyn ProcessSource,
         module: ModuleId,
         (pid, range): (u32, Range<VirtualAddress>),
     ) -> Option<Arc<ModuleFile>> {
@@ -469,7 +469,7 @@ impl Files {
     fn vdso(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
-        source: &dyn Source,
+        source: &dyn ProcessSource,
         mapped: &Mapped,
     ) -> Identified {
         let native = mapped.start.get() > u64::from(u32::MAX);
@@ -490,7 +490,7 @@ impl Files {
     pub fn perf_map(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
-        source: &dyn Source,
+        source: &dyn ProcessSource,
         pid: u32,
         start_ns: MonoNs,
     ) -> Option<ModuleId> {

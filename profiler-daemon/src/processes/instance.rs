@@ -94,7 +94,7 @@ fn cut(text: &str) -> &str {
 
 /// What is known of a process, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessInfo {
+pub struct ProcessDescription {
     /// Which process.
     pub key: ProcessKey,
     /// Its parent.
@@ -262,8 +262,8 @@ impl Instance {
         }
     }
 
-    pub(super) fn info(&self, key: ProcessKey) -> ProcessInfo {
-        ProcessInfo {
+    pub(super) fn info(&self, key: ProcessKey) -> ProcessDescription {
+        ProcessDescription {
             key,
             ppid: self.ppid,
             comm: self.comm,

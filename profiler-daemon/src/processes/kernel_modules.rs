@@ -6,7 +6,7 @@ use super::{
     mappings::Place,
     module::{Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
 };
-use crate::units::VirtualAddress;
+use crate::units::{ModuleOffset, VirtualAddress};
 
 /// Most kernel modules looked at.
 const MAX_KERNEL_MODULES: usize = 4096;
@@ -55,7 +55,7 @@ impl KernelModules {
         };
         Place {
             module,
-            offset: address.get(),
+            offset: ModuleOffset::of_address(address),
         }
     }
 }
@@ -88,6 +88,6 @@ mod tests {
         );
         assert_eq!(name(VirtualAddress::new(0xffff_ffff_c000_3000)), "[kernel]");
         assert_eq!(name(VirtualAddress::new(0x10)), "[kernel]");
-        assert_eq!(modules.place(VirtualAddress::new(77)).offset, 77);
+        assert_eq!(modules.place(VirtualAddress::new(77)).offset.get(), 77);
     }
 }

@@ -13,14 +13,14 @@ use std::{
 use super::{
     files::{FileCounts, Files},
     ids::{ProcessKey, start_of},
-    instance::{Facts, Instance, ProcessInfo},
+    instance::{Facts, Instance, ProcessDescription},
     leaderless::Leaderless,
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
     opening::Mappers,
     row_budget::RowBudget,
     shares::Shares,
-    source::{Mapped, Source},
+    source::{Mapped, ProcessSource},
 };
 use crate::sys::{
     clock::ClockOffsets,
@@ -67,7 +67,7 @@ pub struct ProcessCounts {
 
 /// All processes.
 pub struct Processes {
-    pub(super) source: Box<dyn Source>,
+    pub(super) source: Box<dyn ProcessSource>,
     pub(super) options: ProcessOptions,
     pub(super) table: ModuleTable,
     pub(super) files: Files,
@@ -99,7 +99,11 @@ pub struct Processes {
 impl Processes {
     /// Knows nobody yet. `clocks` leads from starts since boot to monotonic times.
     #[must_use]
-    pub fn new(source: Box<dyn Source>, options: ProcessOptions, clocks: ClockOffsets) -> Self {
+    pub fn new(
+        source: Box<dyn ProcessSource>,
+        options: ProcessOptions,
+        clocks: ClockOffsets,
+    ) -> Self {
         Self {
             source,
             options,
@@ -517,7 +521,7 @@ impl Processes {
 
     /// What a linked process is. Read once when it is first asked for after a fork, and again after
     /// each exec.
-    pub fn info(&mut self, key: ProcessKey) -> Option<ProcessInfo> {
+    pub fn info(&mut self, key: ProcessKey) -> Option<ProcessDescription> {
         let id = *self.by_key.get(&key)?;
         if self
             .instances

@@ -13,7 +13,7 @@ use super::{
     ids::ProcessKey,
     live::Processes,
     module::ModuleId,
-    source::{Description, Mapped, Source},
+    source::{Description, Mapped, ProcessSource},
 };
 use crate::sys::{
     clock::ClockOffsets,
@@ -95,7 +95,7 @@ impl Machine {
     }
 }
 
-impl Source for Machine {
+impl ProcessSource for Machine {
     fn pids(&self) -> Vec<u32> {
         self.0.lock().unwrap().keys().copied().collect()
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::module::ModuleId;
-use crate::units::{FileOffset, MonoNs, VirtualAddress};
+use crate::units::{FileOffset, ModuleOffset, MonoNs, VirtualAddress};
 
 /// Most mappings of one process, present ones; JIT engines reach thousands.
 pub const MAX_MAPPINGS: usize = 4096;
@@ -26,7 +26,7 @@ pub struct Place {
     /// The module.
     pub module: ModuleId,
     /// File offset; the address itself where the module is no file.
-    pub offset: u64,
+    pub offset: ModuleOffset,
 }
 
 /// One range of executable addresses.
@@ -53,10 +53,10 @@ impl Mapping {
     #[must_use]
     pub fn place(&self, address: VirtualAddress) -> Place {
         let offset = match self.file_offset {
-            Some(file_offset) => file_offset
-                .wrapping_add(address.wrapping_from(self.start))
-                .get(),
-            None => address.get(),
+            Some(file_offset) => {
+                ModuleOffset::of_file(file_offset.wrapping_add(address.wrapping_from(self.start)))
+            }
+            None => ModuleOffset::of_address(address),
         };
         Place {
             module: self.module,
@@ -375,7 +375,7 @@ mod tests {
     fn at(mappings: &Mappings, address: u64, time_ns: u64) -> Option<(ModuleId, u64)> {
         mappings
             .place(VirtualAddress::new(address), MonoNs::new(time_ns))
-            .map(|place| (place.module, place.offset))
+            .map(|place| (place.module, place.offset.get()))
     }
 
     // Check the timeline of one address:   A since 10   B since 20   exec at 30

@@ -66,14 +66,14 @@ pub enum CapacityError {
 
 /// What found no room so far, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedCounts {
     /// Because all was taken.
     pub full: u64,
     /// Because the owner, or its user, had its share.
     pub over_share: u64,
 }
 
-impl Refused {
+impl RefusedCounts {
     /// Counts one.
     pub fn count(&mut self, why: CapacityError) {
         match why {

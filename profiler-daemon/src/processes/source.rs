@@ -63,7 +63,7 @@ pub struct Description {
 
 /// The machine, as far as processes are concerned. Every answer may be missing: processes end at
 /// any time.
-pub trait Source: Send {
+pub trait ProcessSource: Send {
     /// All processes there are.
     fn pids(&self) -> Vec<u32>;
     /// The `stat` line.
@@ -90,7 +90,7 @@ pub trait Source: Send {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcFs;
 
-impl Source for ProcFs {
+impl ProcessSource for ProcFs {
     fn pids(&self) -> Vec<u32> {
         proc_fs::pids().unwrap_or_default()
     }

@@ -21,11 +21,11 @@ use super::{
     input::{OpenCall, OpenStack, SyscallUpdate, ThreadUpdate},
     now::Now,
     received::HeldBack,
-    segments::What,
+    segments::CellKind,
     sleep_runs::Holder,
     spread::Spread,
     threads::{Folded, Thread},
-    timeline::{Change, Timeline},
+    timeline::{RingChange, TimelineRings},
     tree::{Node, NodeId, Tree},
     values::{Totals, WAIT_CLASSES, class_of, is_wait, sum},
     weights::Weights,
@@ -335,21 +335,21 @@ impl Account {
     ) -> bool {
         let unobserved_ns = update.unobserved_ns.saturating_sub(old.unobserved_ns);
         let counts = [
-            (What::Unobserved, unobserved_ns),
+            (CellKind::Unobserved, unobserved_ns),
             (
-                What::MinorFaults,
+                CellKind::MinorFaults,
                 update.minor_faults.saturating_sub(old.minor_faults),
             ),
             (
-                What::MajorFaults,
+                CellKind::MajorFaults,
                 update.major_faults.saturating_sub(old.major_faults),
             ),
             (
-                What::SwitchesMissed,
+                CellKind::SwitchesMissed,
                 update.switches_missed.saturating_sub(old.switches_missed),
             ),
             (
-                What::ProfilerCost,
+                CellKind::ProfilerCost,
                 update.profiler_cost_ns.saturating_sub(old.profiler_cost_ns),
             ),
         ];
@@ -383,7 +383,7 @@ impl Account {
         }
         for (class, gain) in gains.into_iter().enumerate() {
             self.history
-                .gain(now.segment_ns, thread, What::Class(class), gain);
+                .gain(now.segment_ns, thread, CellKind::Class(class), gain);
         }
         false
     }
@@ -514,10 +514,10 @@ impl Account {
     }
 
     /// Changes how its recent past is kept.
-    pub(super) fn age(&mut self, change: Change) {
+    pub(super) fn age(&mut self, change: RingChange) {
         match change {
-            Change::Merge { from_ns, to_ns } => self.history.merge(from_ns, to_ns),
-            Change::Forget { from_ns, to_ns } => self.history.forget(from_ns, to_ns),
+            RingChange::Merge { from_ns, to_ns } => self.history.merge(from_ns, to_ns),
+            RingChange::Forget { from_ns, to_ns } => self.history.forget(from_ns, to_ns),
         }
     }
 
@@ -525,7 +525,7 @@ impl Account {
     pub fn absorb(
         &mut self,
         other: Self,
-        timeline: &Timeline,
+        timeline: &TimelineRings,
         budget: &mut NodeBudget,
         refusals: &mut Refusals,
     ) {

@@ -13,12 +13,12 @@ use thiserror::Error;
 use super::{
     account::AccountView,
     calls::CallTotals,
-    measured::{self, Counted, FunctionState, Measured},
+    measured::{self, Counted, FunctionState, MeasuredCalls},
     sessions::{Session, Sessions},
     sleep_runs::{Holder, SleepRun},
     snapshot::Snapshot,
     threads::Thread,
-    timeline::{Counters, Timeline},
+    timeline::{Counters, TimelineRings},
     tree::{MAX_DEPTH, NodeId, NodePlace},
     values::{Totals, WAIT_CLASSES, class_of},
     weights,
@@ -157,7 +157,7 @@ impl Snapshot {
     }
 }
 
-impl Measured {
+impl MeasuredCalls {
     fn check(&self, of: &Snapshot) -> Result<(), Flaw> {
         expect(
             measured::are_costs(&self.costs),
@@ -341,7 +341,7 @@ impl Counters {
     }
 }
 
-impl Timeline {
+impl TimelineRings {
     fn check(&self, now_ns: MonoNs) -> Result<(), Flaw> {
         let begins = self.starts.iter().map(|start| start.from_ns);
         let rises = begins.clone().zip(begins.skip(1)).all(|(a, b)| a <= b)

@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::processes::{
     module::{ModuleId, ModuleMarks},
-    shares::{HolderId, Owner, Refused, Shares},
+    shares::{HolderId, Owner, RefusedCounts, Shares},
 };
+use crate::units::ModuleOffset;
 
 /// Frames per shared chunk.
 const CHUNK: usize = if cfg!(test) { 16 } else { 4096 };
@@ -33,7 +34,7 @@ pub struct Frame {
     /// The module.
     pub module: ModuleId,
     /// File offset in an ELF file; the address itself for `[kernel]`, `[jit]` and `[unknown]`.
-    pub offset: u64,
+    pub offset: ModuleOffset,
 }
 
 /// The number of a [`Frame`].
@@ -140,9 +141,9 @@ impl FrameList {
 
 /// Which frames something names.
 #[derive(Debug)]
-pub struct Marks(Vec<u64>);
+pub struct LiveFrames(Vec<u64>);
 
-impl Marks {
+impl LiveFrames {
     fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
@@ -180,7 +181,7 @@ pub struct FrameTable {
     /// whole chunks behind that can be freed, and not places between those of others.
     own: HashMap<HolderId, Vec<u32>>,
     shares: Shares,
-    refused: Refused,
+    refused: RefusedCounts,
     /// What the last sweep left, and what had been refused by then.
     swept: (usize, u64),
     /// A chunk of numbers that no frame has.
@@ -198,7 +199,7 @@ impl FrameTable {
             free_chunks: Vec::new(),
             own: HashMap::new(),
             shares: Shares::new(limit.clamp(1, u32::MAX as usize)),
-            refused: Refused::default(),
+            refused: RefusedCounts::default(),
             swept: (1, 0),
             vacant: Arc::new(vec![Frame::default(); CHUNK]),
         };
@@ -309,7 +310,7 @@ impl FrameTable {
 
     /// How many times a frame became `[unknown]`, by why.
     #[must_use]
-    pub const fn refused(&self) -> Refused {
+    pub const fn refused(&self) -> RefusedCounts {
         self.refused
     }
 
@@ -346,8 +347,8 @@ impl FrameTable {
 
     /// Forgets all frames but those that `name` marks: it is to mark every number that anything
     /// still uses with this table. Answers how many left. What copies hold does not change.
-    pub fn sweep(&mut self, name: impl FnOnce(&mut Marks)) -> usize {
-        let mut marks = Marks::new(self.list.len);
+    pub fn sweep(&mut self, name: impl FnOnce(&mut LiveFrames)) -> usize {
+        let mut marks = LiveFrames::new(self.list.len);
         marks.keep(FrameId::UNKNOWN);
         name(&mut marks);
         let before = self.len();
@@ -382,7 +383,7 @@ impl FrameTable {
 
     /// Frees the numbers that have no mark, and the memory of chunks and of the end of the list
     /// that have none at all.
-    fn clear(&mut self, marks: &Marks) {
+    fn clear(&mut self, marks: &LiveFrames) {
         let is_vacant = |chunk: usize, len: usize| {
             (chunk * CHUNK..chunk * CHUNK + len).all(|index| !marks.has(index))
         };

@@ -9,7 +9,7 @@ use super::*;
 fn frame(offset: u64) -> Frame {
     Frame {
         module: ModuleId(5),
-        offset,
+        offset: ModuleOffset::new(offset),
     }
 }
 
@@ -37,7 +37,7 @@ fn full_table_counts() {
     let known = table.intern(frame(1));
     assert_eq!(table.intern(frame(2)), FrameId::UNKNOWN);
     assert_eq!(table.intern(frame(1)), known);
-    let full = Refused {
+    let full = RefusedCounts {
         full: 1,
         over_share: 0,
     };

@@ -9,7 +9,7 @@ use profiler_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{calls::CallTime, frames::FrameId, measured::Measured};
+use super::{calls::CallTime, frames::FrameId, measured::MeasuredCalls};
 pub use crate::processes::ids::Image;
 use crate::processes::{
     ids::{ProcessKey, ThreadKey},
@@ -306,7 +306,7 @@ impl ProcessInfo {
 /// The name of a counter: the program's own, or one that a recorded profile brought.
 pub type CounterName = Cow<'static, str>;
 /// Counts by cause, absolute since the session began.
-pub type Counts = Vec<(CounterName, u64)>;
+pub type NamedCounts = Vec<(CounterName, u64)>;
 
 /// Everything one drain of the kernel's maps brought. Stacks are best read before the threads'
 /// clocks: then no stack holds time that its thread's totals do not yet have (time that does is
@@ -338,19 +338,19 @@ pub struct DrainPass {
     /// System calls by thread and number.
     pub syscalls: Vec<SyscallUpdate>,
     /// The kernel's loss counters, by name.
-    pub losses: Counts,
+    pub losses: NamedCounts,
     /// Samples that were taken and could not be stored at all.
     pub samples_lost: u64,
     /// Samples discarded on purpose, by reason.
-    pub discarded: Counts,
+    pub discarded: NamedCounts,
     /// For how long control groups were throttled, since each was first looked at: nanoseconds by
     /// path, all processors together.
-    pub throttled: Counts,
+    pub throttled: NamedCounts,
     /// Processes that waited for a processor while a group around them was throttled, and that
     /// group's path.
     pub quota_groups: Vec<(ProcessKey, Arc<str>)>,
     /// The modules that frames and measured functions name.
     pub modules: ModuleTable,
     /// Functions that are measured exactly, with all of their calls up to now.
-    pub measured: Measured,
+    pub measured: MeasuredCalls,
 }

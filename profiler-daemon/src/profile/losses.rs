@@ -1,6 +1,6 @@
 //! What the profile itself counts, declared once.
 
-use super::{Profile, input::Counts};
+use super::{Profile, input::NamedCounts};
 
 /// A counter, and how it is read from what has it.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct Loss<S> {
 }
 
 /// The values of these counters, by name, in their order.
-pub fn counts<S>(losses: &[Loss<S>], source: &S) -> Counts {
+pub fn counts<S>(losses: &[Loss<S>], source: &S) -> NamedCounts {
     losses
         .iter()
         .map(|loss| (loss.name.into(), (loss.read)(source)))
@@ -112,12 +112,12 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
 
 impl Profile {
     /// The profile's own counters, by name, in the order of [`OWN_LOSSES`].
-    pub fn own_losses(&self) -> Counts {
+    pub fn own_losses(&self) -> NamedCounts {
         counts(OWN_LOSSES, self)
     }
 
     /// The kernel's counters and the profile's own, by name.
-    pub(super) fn own_and_kernel_losses(&self) -> Counts {
+    pub(super) fn own_and_kernel_losses(&self) -> NamedCounts {
         let mut losses = self.losses.clone();
         losses.extend(self.own_losses());
         losses

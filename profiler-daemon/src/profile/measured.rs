@@ -220,7 +220,7 @@ pub type Counted = BTreeMap<(u32, ProcessKey), Arc<Calls>>;
 
 /// A function that is, or was, measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Function {
+pub struct ProbedFunction {
     /// Its number, never used again.
     pub number: u32,
     /// Which were asked for together, of the same processes, have this in common.
@@ -243,7 +243,7 @@ pub struct Function {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionState {
     /// What does not.
-    pub function: Arc<Function>,
+    pub function: Arc<ProbedFunction>,
     /// When its probes were detached; `None`: they are attached.
     pub detached: Option<At>,
     /// Why they were detached before the end.
@@ -255,7 +255,7 @@ pub struct FunctionState {
 
 /// All that is measured, as of a pass. Cheap to clone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Measured {
+pub struct MeasuredCalls {
     /// The functions, in the order in which they were asked for.
     pub functions: Arc<Vec<FunctionState>>,
     /// What probes cost.
@@ -264,7 +264,7 @@ pub struct Measured {
     pub counted: Arc<Counted>,
 }
 
-impl Measured {
+impl MeasuredCalls {
     /// Whether nothing was ever measured.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,12 +1,12 @@
 //! Takes over what was measured exactly, and sets the borders of the recent past that comparing it
 //! with what was sampled needs.
 
-use super::{Profile, measured::Measured};
+use super::{Profile, measured::MeasuredCalls};
 use crate::processes::module::ModuleMarks;
 
 impl Profile {
     /// Takes over what was measured up to the pass. True if a border is to be set there.
-    pub(super) fn take_measured(&mut self, mut measured: Measured) -> bool {
+    pub(super) fn take_measured(&mut self, mut measured: MeasuredCalls) -> bool {
         let last_ns = self.timeline.current_ns();
         let is_border = measured.take_borders(&self.measured, last_ns, self.now_ns);
         self.measured = measured;

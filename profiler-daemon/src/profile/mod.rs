@@ -54,19 +54,19 @@ use groups::{Credited, Groups, group_name};
 use images::Images;
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
-use measured::Measured;
+use measured::MeasuredCalls;
 use memory_budget::FoldedSoFar;
 use now::Now;
 use sessions::Sessions;
 use snapshot::{ProcessView, Snapshot};
-use timeline::{Counters, Start, Timeline};
+use timeline::{BucketStart, Counters, TimelineRings};
 
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
 use crate::units::{MonoNs, UnixNs};
 
 /// One process and its account.
 #[derive(Debug)]
-struct Process {
+struct ProcessEntry {
     info: Arc<ProcessInfo>,
     /// Someone described it; else the info is made up.
     described: bool,
@@ -85,14 +85,14 @@ pub struct Profile {
     limits: Limits,
     frames: FrameTable,
     modules: ModuleTable,
-    processes: BTreeMap<ProcessKey, Process>,
+    processes: BTreeMap<ProcessKey, ProcessEntry>,
     images: Images,
     budget: NodeBudget,
     folded: FoldedSoFar,
     /// The last pass in which making room did not help.
     crowded_pass: Option<u64>,
     groups: Groups,
-    timeline: Timeline,
+    timeline: TimelineRings,
     sessions: Sessions,
     refusals: Refusals,
     started_ns: MonoNs,
@@ -102,11 +102,11 @@ pub struct Profile {
     now_unix_ns: UnixNs,
     boot_unix_ns: UnixNs,
     processors: u32,
-    losses: input::Counts,
+    losses: input::NamedCounts,
     samples_lost: u64,
-    discarded: input::Counts,
-    throttled: input::Counts,
-    measured: Measured,
+    discarded: input::NamedCounts,
+    throttled: input::NamedCounts,
+    measured: MeasuredCalls,
     measured_forgotten: u64,
 }
 
@@ -120,8 +120,8 @@ impl Profile {
     /// (since 1970).
     #[must_use]
     pub fn new(limits: Limits, started_ns: MonoNs, started_unix_ns: UnixNs) -> Self {
-        let mut timeline = Timeline::default();
-        timeline.open(Start {
+        let mut timeline = TimelineRings::default();
+        timeline.open(BucketStart {
             from_ns: started_ns,
             from_unix_ns: started_unix_ns,
             counters: Arc::default(),
@@ -151,7 +151,7 @@ impl Profile {
             samples_lost: 0,
             discarded: Vec::new(),
             throttled: Vec::new(),
-            measured: Measured::default(),
+            measured: MeasuredCalls::default(),
             measured_forgotten: 0,
             limits,
         }
@@ -295,14 +295,18 @@ impl Profile {
         let process = self
             .processes
             .entry(info.key)
-            .or_insert_with(|| Process::new(info.clone(), group.clone()));
+            .or_insert_with(|| ProcessEntry::new(info.clone(), group.clone()));
         process.info = Arc::new(info);
         process.described = true;
         process.group = group;
     }
 
     /// The process of an update, made up where nobody described it; `None` for a dropped one.
-    fn process(&mut self, key: ProcessKey, update: Option<&ThreadUpdate>) -> Option<&mut Process> {
+    fn process(
+        &mut self,
+        key: ProcessKey,
+        update: Option<&ThreadUpdate>,
+    ) -> Option<&mut ProcessEntry> {
         if !self.processes.contains_key(&key) {
             if self.images.contains(key) {
                 self.refusals.late_updates += 1;
@@ -311,7 +315,7 @@ impl Profile {
             let comm = update.map_or(CommName::default(), |update| update.comm);
             let info = ProcessInfo::unknown(key, comm, self.boot_unix_ns);
             let group = group_name(&info);
-            self.processes.insert(key, Process::new(info, group));
+            self.processes.insert(key, ProcessEntry::new(info, group));
         }
         self.processes.get_mut(&key)
     }
@@ -350,7 +354,7 @@ impl Profile {
     /// change.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let view = |(key, process): (&ProcessKey, &Process)| {
+        let view = |(key, process): (&ProcessKey, &ProcessEntry)| {
             let view = ProcessView {
                 info: Arc::clone(&process.info),
                 account: process.account.view(),
@@ -395,7 +399,7 @@ impl Profile {
     }
 }
 
-impl Process {
+impl ProcessEntry {
     fn new(info: ProcessInfo, group: Arc<str>) -> Self {
         Self {
             info: Arc::new(info),

@@ -14,7 +14,7 @@ use profiler_common::{
 use super::{
     account::{AccountView, Open},
     calls::CallTotals,
-    segments::{FOLDED, What},
+    segments::{CellKind, FOLDED},
     sleep_runs::Holder,
     threads::Thread,
     tree::{Node, NodeId},
@@ -255,19 +255,19 @@ impl AccountView {
             let span = span_of(segment.from_ns);
             for (thread, what, cell) in segment.cells() {
                 match what {
-                    What::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
-                    What::Ticks(tick) => add(key(thread), span, Gain::Ticks(tick, cell.total)),
-                    What::Untraced => add(key(thread), span, Gain::Untraced(cell.total)),
-                    What::MinorFaults => add(key(thread), span, Gain::MinorFaults(cell.total)),
-                    What::MajorFaults => add(key(thread), span, Gain::MajorFaults(cell.total)),
-                    What::SwitchesMissed => {
+                    CellKind::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
+                    CellKind::Ticks(tick) => add(key(thread), span, Gain::Ticks(tick, cell.total)),
+                    CellKind::Untraced => add(key(thread), span, Gain::Untraced(cell.total)),
+                    CellKind::MinorFaults => add(key(thread), span, Gain::MinorFaults(cell.total)),
+                    CellKind::MajorFaults => add(key(thread), span, Gain::MajorFaults(cell.total)),
+                    CellKind::SwitchesMissed => {
                         add(key(thread), span, Gain::SwitchesMissed(cell.total));
                     }
-                    What::ProfilerCost => {
+                    CellKind::ProfilerCost => {
                         add(key(thread), span, Gain::ProfilerCost(cell.total));
                     }
-                    What::TickExcess => add(key(thread), span, Gain::TickExcess(cell.total)),
-                    What::Unobserved => {}
+                    CellKind::TickExcess => add(key(thread), span, Gain::TickExcess(cell.total)),
+                    CellKind::Unobserved => {}
                 }
             }
         }
@@ -341,20 +341,22 @@ impl AccountView {
                     for (thread, what, cell) in segment.cells() {
                         let totals = by_index.entry(thread).or_default();
                         match what {
-                            What::Class(class) => {
+                            CellKind::Class(class) => {
                                 totals.classes[class] += cell.total;
                                 totals.attributed[class] += cell.attributed;
                             }
-                            What::Unobserved => totals.unobserved_ns += cell.total,
-                            What::Ticks(tick) => totals.ticks[tick] += cell.total,
-                            What::TickExcess => {
+                            CellKind::Unobserved => totals.unobserved_ns += cell.total,
+                            CellKind::Ticks(tick) => totals.ticks[tick] += cell.total,
+                            CellKind::TickExcess => {
                                 totals.tick_excess = totals.tick_excess.saturating_add(cell.total);
                             }
-                            What::Untraced => totals.kinds[Kind::Untraced as usize] += cell.total,
-                            What::MinorFaults => totals.minor_faults += cell.total,
-                            What::MajorFaults => totals.major_faults += cell.total,
-                            What::SwitchesMissed => totals.switches_missed += cell.total,
-                            What::ProfilerCost => totals.profiler_cost_ns += cell.total,
+                            CellKind::Untraced => {
+                                totals.kinds[Kind::Untraced as usize] += cell.total
+                            }
+                            CellKind::MinorFaults => totals.minor_faults += cell.total,
+                            CellKind::MajorFaults => totals.major_faults += cell.total,
+                            CellKind::SwitchesMissed => totals.switches_missed += cell.total,
+                            CellKind::ProfilerCost => totals.profiler_cost_ns += cell.total,
                         }
                     }
                 }

@@ -14,10 +14,10 @@ use super::{
     budget::NodeBudget,
     input::{LossCause, StackDelta},
     now::Now,
-    segments::{FOLDED, What},
+    segments::{CellKind, FOLDED},
     sleep_runs::Holder,
     spread::Spread,
-    timeline::Timeline,
+    timeline::TimelineRings,
     tree::{NodeId, NodePlace},
     values::WAIT_CLASSES,
     weights::{self, EXACT, WALKS},
@@ -42,7 +42,7 @@ impl Account {
         &mut self,
         now: Now,
         delta: &StackDelta,
-        (timeline, budget): (&Timeline, &mut NodeBudget),
+        (timeline, budget): (&TimelineRings, &mut NodeBudget),
         refusals: &mut Refusals,
     ) {
         let landing = self
@@ -54,13 +54,13 @@ impl Account {
         };
         for (tick, count) in delta.primary.ticks.iter().enumerate() {
             totals.ticks[tick] += count;
-            let what = What::Ticks(tick);
+            let what = CellKind::Ticks(tick);
             self.history.gain(now.segment_ns, index, what, *count);
         }
         let excess = delta.primary.tick_excess;
         totals.tick_excess = totals.tick_excess.saturating_add(excess);
         self.history
-            .gain(now.segment_ns, index, What::TickExcess, excess);
+            .gain(now.segment_ns, index, CellKind::TickExcess, excess);
         let numbers = delta.primary.numbers().into_iter().enumerate();
         for (what, amount) in numbers.filter(|(_, amount)| *amount > 0) {
             let what = what as weights::What;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::{
     Profile,
     account::Account,
-    measured::{MAX_HELD, Measured},
+    measured::{MAX_HELD, MeasuredCalls},
     sessions::Sessions,
-    timeline::{Needs, Start},
+    timeline::{BucketStart, Needs},
 };
 use crate::processes::ids::ProcessKey;
 use crate::units::{MonoNs, UnixNs};
@@ -21,7 +21,7 @@ const GRACE_PASSES: u64 = 1;
 /// What is needed of the past beside what windows may ask for.
 struct Borders<'a> {
     sessions: &'a Sessions,
-    measured: &'a Measured,
+    measured: &'a MeasuredCalls,
 }
 
 impl Needs for Borders<'_> {
@@ -87,7 +87,7 @@ impl Profile {
         if self.timeline.current_ns() >= self.now_ns {
             return;
         }
-        self.timeline.open(Start {
+        self.timeline.open(BucketStart {
             from_ns: self.now_ns,
             from_unix_ns: self.now_unix_ns,
             counters: self.counters(),

@@ -36,7 +36,7 @@ pub(super) struct ThreadGain {
 
 /// What a cell counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum CellKind {
     /// Nanoseconds of this class.
     Class(usize),
     /// Nanoseconds in which the thread was no target.
@@ -57,7 +57,7 @@ pub(super) enum What {
     TickExcess,
 }
 
-impl What {
+impl CellKind {
     const ALL: [Self; CLASS_COUNT + TICKS + 7] = {
         let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 7];
         let mut index = 0;
@@ -104,7 +104,7 @@ pub(super) type NodeGains = BTreeMap<(NodeId, weights::What), u64>;
 
 /// What one process gained in one segment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Segment {
+pub struct ProcessSegment {
     /// When it began, monotonic nanoseconds: what it is known by.
     pub(super) from_ns: MonoNs,
     pub(super) nodes: NodeGains,
@@ -114,7 +114,7 @@ pub struct Segment {
     pub(super) calls: BTreeMap<u32, CallTotals>,
 }
 
-impl Segment {
+impl ProcessSegment {
     pub(super) fn new(from_ns: MonoNs) -> Self {
         Self {
             from_ns,
@@ -130,7 +130,7 @@ impl Segment {
             + leaves_bytes::<u32, CallTotals>(self.calls.len())
     }
 
-    pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut ThreadGain {
+    pub(super) fn cell(&mut self, thread: u32, what: CellKind) -> &mut ThreadGain {
         self.cells.entry((thread, what.code())).or_default()
     }
 
@@ -151,7 +151,7 @@ impl Segment {
 
     /// Adds time of one thread and class, and what it was found to be.
     pub(super) fn add_time(&mut self, thread: u32, class: usize, holder: Option<Holder>, ns: u64) {
-        self.cell(thread, What::Class(class)).total += ns;
+        self.cell(thread, CellKind::Class(class)).total += ns;
         if let Some(holder) = holder {
             self.give(thread, class, holder, ns);
         }
@@ -159,7 +159,7 @@ impl Segment {
 
     /// Notes what time of one thread and class that was pending was found to be.
     pub(super) fn give(&mut self, thread: u32, class: usize, holder: Holder, ns: u64) {
-        self.cell(thread, What::Class(class)).attributed += ns;
+        self.cell(thread, CellKind::Class(class)).attributed += ns;
         match holder {
             Holder::Stack(leaf) => {
                 let wait = if class == Class::Runnable as usize {
@@ -172,7 +172,7 @@ impl Segment {
             Holder::Kind(kind) => {
                 self.kinds[usize::from(kind)] += ns;
                 if usize::from(kind) == Kind::Untraced as usize {
-                    self.cell(thread, What::Untraced).total += ns;
+                    self.cell(thread, CellKind::Untraced).total += ns;
                 }
             }
         }
@@ -197,9 +197,9 @@ impl Segment {
     pub(super) fn take_back(&mut self, thread: u32, class: usize, kind: Kind, amount: u64) -> u64 {
         let untraced = kind == Kind::Untraced;
         let what = if untraced {
-            What::Untraced
+            CellKind::Untraced
         } else {
-            What::Class(class)
+            CellKind::Class(class)
         };
         let has = |cell: &ThreadGain| {
             if untraced {
@@ -213,24 +213,24 @@ impl Segment {
         };
         let part = amount.min(has(cell)).min(self.kinds[kind as usize]);
         self.kinds[kind as usize] -= part;
-        self.cell(thread, What::Class(class)).attributed -= part;
+        self.cell(thread, CellKind::Class(class)).attributed -= part;
         if untraced {
-            self.cell(thread, What::Untraced).total -= part;
+            self.cell(thread, CellKind::Untraced).total -= part;
         }
         part
     }
 
     /// Whether all its cells count something that is known.
     pub(super) fn has_known_cells(&self) -> bool {
-        let known = |(_, what): &(u32, u8)| What::of_code(*what).is_some();
+        let known = |(_, what): &(u32, u8)| CellKind::of_code(*what).is_some();
         self.cells.keys().all(known)
     }
 
     /// All cells as (thread, what, cell).
-    pub(super) fn cells(&self) -> impl Iterator<Item = (u32, What, ThreadGain)> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = (u32, CellKind, ThreadGain)> {
         self.cells
             .iter()
-            .filter_map(|((thread, what), cell)| Some((*thread, What::of_code(*what)?, *cell)))
+            .filter_map(|((thread, what), cell)| Some((*thread, CellKind::of_code(*what)?, *cell)))
     }
 
     /// Takes in another segment: of the same process as it is, or of another one with `nodes` as

@@ -11,11 +11,11 @@ use super::{
     account::AccountView,
     frames::{Frame, FrameId, FrameList},
     groups::GroupsView,
-    input::{Counts, ProcessInfo},
-    measured::{Counted, Measured},
+    input::{NamedCounts, ProcessInfo},
+    measured::{Counted, MeasuredCalls},
     over::Span,
     sessions::Sessions,
-    timeline::{Counters, Timeline},
+    timeline::{Counters, TimelineRings},
 };
 use crate::processes::{
     ids::ProcessKey,
@@ -48,14 +48,14 @@ pub struct SpanCovered {
     /// Its end, nanoseconds since 1970.
     pub to_unix_ns: UnixNs,
     /// What was lost in it, by cause; what did not grow is missing.
-    pub losses: Counts,
+    pub losses: NamedCounts,
     /// Samples lost in it.
     pub samples_lost: u64,
     /// Samples discarded in it, by reason.
-    pub discarded: Counts,
+    pub discarded: NamedCounts,
     /// For how long control groups were throttled in it, nanoseconds by path; those that were not
     /// are missing.
-    pub throttled: Counts,
+    pub throttled: NamedCounts,
 }
 
 /// What was asked for is no longer kept in buckets.
@@ -81,10 +81,10 @@ pub struct Snapshot {
     pub(super) images: Vec<ImageView>,
     pub(super) dropped: Arc<BTreeMap<ProcessKey, EndedProcess>>,
     pub(super) groups: GroupsView,
-    pub(super) timeline: Timeline,
+    pub(super) timeline: TimelineRings,
     pub(super) sessions: Sessions,
     pub(super) counters: Arc<Counters>,
-    pub(super) measured: Measured,
+    pub(super) measured: MeasuredCalls,
     pub(super) stack_bytes: u64,
     /// The mean time between two ticks of a processor, nanoseconds.
     pub(super) tick_ns: u64,
@@ -277,7 +277,7 @@ impl Snapshot {
 
     /// Counters of losses since the session began: the kernel's and the profile's own.
     #[must_use]
-    pub fn losses(&self) -> &Counts {
+    pub fn losses(&self) -> &NamedCounts {
         &self.counters.losses
     }
 
@@ -289,7 +289,7 @@ impl Snapshot {
 
     /// Samples discarded on purpose since the session began, by reason.
     #[must_use]
-    pub fn discarded(&self) -> &Counts {
+    pub fn discarded(&self) -> &NamedCounts {
         &self.counters.discarded
     }
 
@@ -345,7 +345,7 @@ impl Snapshot {
 
     /// The functions that are measured exactly, with all of their calls.
     #[must_use]
-    pub fn measured(&self) -> &Measured {
+    pub fn measured(&self) -> &MeasuredCalls {
         &self.measured
     }
 
@@ -401,7 +401,7 @@ impl Snapshot {
     }
 }
 
-fn lookup(counts: &Counts, name: &str) -> u64 {
+fn lookup(counts: &NamedCounts, name: &str) -> u64 {
     counts
         .iter()
         .find(|(known, _)| known == name)
@@ -409,14 +409,14 @@ fn lookup(counts: &Counts, name: &str) -> u64 {
 }
 
 /// All of `now`, less what there was earlier.
-fn less(now: &Counts, earlier: &Counts) -> Counts {
+fn less(now: &NamedCounts, earlier: &NamedCounts) -> NamedCounts {
     now.iter()
         .map(|(name, count)| (name.clone(), count.saturating_sub(lookup(earlier, name))))
         .collect()
 }
 
 /// What grew since `earlier`.
-fn grown(now: &Counts, earlier: &Counts) -> Counts {
+fn grown(now: &NamedCounts, earlier: &NamedCounts) -> NamedCounts {
     let mut grown = less(now, earlier);
     grown.retain(|(_, count)| *count > 0);
     grown

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::timeline::Timeline;
+use super::timeline::TimelineRings;
 use crate::units::MonoNs;
 
 /// Time of a thread and a kind that was found together.
@@ -68,7 +68,7 @@ impl Spread {
         &self,
         pass: u64,
         of: (u32, u8),
-        timeline: &Timeline,
+        timeline: &TimelineRings,
     ) -> Vec<(Option<MonoNs>, u64)> {
         let newest = self.newest.get(&of);
         let parts = match pass - self.pass {
@@ -179,9 +179,9 @@ mod tests {
     // for two passes.
     #[test]
     fn notes() {
-        let mut timeline = Timeline::default();
+        let mut timeline = TimelineRings::default();
         for from_ns in [0, 10, 20] {
-            timeline.open(super::super::timeline::Start {
+            timeline.open(super::super::timeline::BucketStart {
                 from_ns: MonoNs::new(from_ns),
                 from_unix_ns: UnixNs::ZERO,
                 measured: None,

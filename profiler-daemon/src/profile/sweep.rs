@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     Profile,
     account::AccountView,
-    frames::{Frame, FrameId, Marks},
+    frames::{Frame, FrameId, LiveFrames},
     snapshot::Snapshot,
     tree::{Node, NodePlace},
 };
@@ -29,7 +29,7 @@ impl Profile {
     /// Forgets the frames that nothing names any more: no call tree, and nothing that `others`
     /// marks, which is to be every number that somebody has from [`Self::frames`] and still uses.
     /// Answers how many. Takes up to a tenth of a second for a million.
-    pub fn sweep_frames(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
+    pub fn sweep_frames(&mut self, others: impl FnOnce(&mut LiveFrames)) -> usize {
         let kept = self.processes.values().map(|process| &process.account);
         let accounts = kept.chain(self.images.accounts());
         self.frames.sweep(|marks| {

@@ -10,25 +10,25 @@ use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{input::Counts, limits::Grade, measured::Counted};
+use super::{input::NamedCounts, limits::Grade, measured::Counted};
 use crate::units::{MonoNs, UnixNs};
 
 /// The session's own counters at a moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
     /// Losses by cause.
-    pub(super) losses: Counts,
+    pub(super) losses: NamedCounts,
     /// Samples lost.
     pub(super) samples_lost: u64,
     /// Samples discarded, by reason.
-    pub(super) discarded: Counts,
+    pub(super) discarded: NamedCounts,
     /// For how long control groups were throttled, nanoseconds by path.
-    pub(super) throttled: Counts,
+    pub(super) throttled: NamedCounts,
 }
 
 /// Where a bucket begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Start {
+pub struct BucketStart {
     /// When, monotonic nanoseconds: what the bucket is known by.
     pub(super) from_ns: MonoNs,
     /// When, nanoseconds since 1970.
@@ -51,7 +51,7 @@ pub(super) trait Needs {
 
 /// A change to what the rings hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum RingChange {
     /// The buckets between become one.
     Merge { from_ns: MonoNs, to_ns: MonoNs },
     /// The buckets between are forgotten.
@@ -60,8 +60,8 @@ pub(super) enum Change {
 
 /// See the module. The last bucket is still growing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Timeline {
-    pub(super) starts: Arc<VecDeque<Start>>,
+pub struct TimelineRings {
+    pub(super) starts: Arc<VecDeque<BucketStart>>,
 }
 
 /// What becomes of a bucket.
@@ -77,7 +77,7 @@ enum BucketFate {
     Gone,
 }
 
-impl Timeline {
+impl TimelineRings {
     /// When the growing bucket began.
     pub(super) fn current_ns(&self) -> MonoNs {
         self.starts
@@ -86,14 +86,14 @@ impl Timeline {
     }
 
     /// Begins a bucket. It must begin later than the last one.
-    pub(super) fn open(&mut self, start: Start) {
+    pub(super) fn open(&mut self, start: BucketStart) {
         debug_assert!(self.starts.is_empty() || start.from_ns > self.current_ns());
         Arc::make_mut(&mut self.starts).push_back(start);
     }
 
     /// The buckets, oldest first, each with its end: the beginning of the next; of the growing one
     /// the end of time.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Start, MonoNs)> {
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (&BucketStart, MonoNs)> {
         let ends = self.starts.iter().skip(1).map(|start| start.from_ns);
         self.starts.iter().zip(ends.chain([MonoNs::MAX]))
     }
@@ -110,13 +110,13 @@ impl Timeline {
     }
 
     /// The last border that is not after a moment; the first one for what lies before the session.
-    pub(super) fn border_before(&self, at_ns: MonoNs) -> Option<&Start> {
+    pub(super) fn border_before(&self, at_ns: MonoNs) -> Option<&BucketStart> {
         let after = self.starts.partition_point(|start| start.from_ns <= at_ns);
         self.starts.get(after.saturating_sub(1))
     }
 
     /// The first border that is not before a moment; none in the growing bucket.
-    pub(super) fn border_after(&self, at_ns: MonoNs) -> Option<&Start> {
+    pub(super) fn border_after(&self, at_ns: MonoNs) -> Option<&BucketStart> {
         let first = self.starts.partition_point(|start| start.from_ns < at_ns);
         self.starts.get(first)
     }
@@ -142,7 +142,7 @@ impl Timeline {
         grades: &[Grade],
         horizon_ns: MonoNs,
         needs: &impl Needs,
-    ) -> Vec<Change> {
+    ) -> Vec<RingChange> {
         let fates: Vec<BucketFate> = self
             .buckets()
             .map(|(start, end_ns)| match () {
@@ -173,10 +173,10 @@ impl Timeline {
             let from_ns = self.starts[index].from_ns;
             if fates[index] == BucketFate::Gone {
                 if (index..end).any(|at| self.starts[at].kept) {
-                    changes.push(Change::Forget { from_ns, to_ns });
+                    changes.push(RingChange::Forget { from_ns, to_ns });
                 }
             } else if end > index + 1 {
-                changes.push(Change::Merge { from_ns, to_ns });
+                changes.push(RingChange::Merge { from_ns, to_ns });
             }
             index = end;
         }
@@ -194,7 +194,7 @@ impl Timeline {
     /// Has the oldest borders forget what had been counted of measured functions, until all hold no
     /// more than so many together. Answers how many forgot any.
     pub(super) fn forget_counted(&mut self, most: usize) -> u64 {
-        let of = |start: &Start| start.measured.as_ref().map_or(0, |counted| counted.len());
+        let of = |start: &BucketStart| start.measured.as_ref().map_or(0, |counted| counted.len());
         let mut held: usize = self.starts.iter().map(of).sum();
         let mut forgot = 0;
         let oldest = self.starts.len().saturating_sub(1);
@@ -262,10 +262,10 @@ mod tests {
         }
     }
 
-    fn aged(seconds: u64, keep_s: u64, needs: &Between) -> Timeline {
-        let mut timeline = Timeline::default();
+    fn aged(seconds: u64, keep_s: u64, needs: &Between) -> TimelineRings {
+        let mut timeline = TimelineRings::default();
         for now in 0..seconds {
-            timeline.open(Start {
+            timeline.open(BucketStart {
                 from_ns: MonoNs::new(now * SECOND_NS),
                 from_unix_ns: UnixNs::ZERO,
                 counters: Arc::default(),
@@ -283,7 +283,7 @@ mod tests {
         timeline
     }
 
-    fn shown(timeline: &Timeline) -> Vec<(u64, bool)> {
+    fn shown(timeline: &TimelineRings) -> Vec<(u64, bool)> {
         let starts = timeline.starts.iter();
         starts
             .map(|start| (start.from_ns.ns() / SECOND_NS, start.kept))

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     calls::CallTotals,
-    segments::{Segment, What},
+    segments::{CellKind, ProcessSegment},
     sleep_runs::{Holder, SleepRun, SleepRuns},
     spread::SpreadPart,
-    timeline::Timeline,
+    timeline::TimelineRings,
     tree::NodeId,
     values::{WAIT_CLASSES, take_from},
     weights,
@@ -28,7 +28,7 @@ use crate::units::MonoNs;
 /// See the module. Segments are oldest first; those in which nothing happened are missing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WindowHistory {
-    segments: Arc<VecDeque<Arc<Segment>>>,
+    segments: Arc<VecDeque<Arc<ProcessSegment>>>,
     sleep_runs: SleepRuns,
     segment_bytes: usize,
 }
@@ -44,7 +44,11 @@ enum PendingPlace {
 
 impl WindowHistory {
     /// The segments that began in a span.
-    pub(super) fn within(&self, from_ns: MonoNs, to_ns: MonoNs) -> impl Iterator<Item = &Segment> {
+    pub(super) fn within(
+        &self,
+        from_ns: MonoNs,
+        to_ns: MonoNs,
+    ) -> impl Iterator<Item = &ProcessSegment> {
         let range = self.range(from_ns, to_ns);
         self.segments.range(range).map(Arc::as_ref)
     }
@@ -66,21 +70,21 @@ impl WindowHistory {
     }
 
     /// Changes the segment that began then, made where it is missing.
-    fn at(&mut self, from_ns: MonoNs, change: impl FnOnce(&mut Segment)) {
+    fn at(&mut self, from_ns: MonoNs, change: impl FnOnce(&mut ProcessSegment)) {
         let index = match self.segments.back() {
             Some(last) if last.from_ns == from_ns => self.segments.len() - 1,
             _ => self.segments.partition_point(|s| s.from_ns < from_ns),
         };
         let found = self.segments.get(index);
         if found.is_none_or(|segment| segment.from_ns != from_ns) {
-            let segment = Segment::new(from_ns);
+            let segment = ProcessSegment::new(from_ns);
             self.segment_bytes += segment.bytes();
             Arc::make_mut(&mut self.segments).insert(index, Arc::new(segment));
         }
         self.change(index, change);
     }
 
-    fn change(&mut self, index: usize, change: impl FnOnce(&mut Segment)) {
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut ProcessSegment)) {
         let segment = Arc::make_mut(&mut Arc::make_mut(&mut self.segments)[index]);
         let before = segment.bytes();
         change(segment);
@@ -88,7 +92,7 @@ impl WindowHistory {
     }
 
     /// A thread gained `amount` in the segment that began at `segment_ns`.
-    pub(super) fn gain(&mut self, segment_ns: MonoNs, thread: u32, what: What, amount: u64) {
+    pub(super) fn gain(&mut self, segment_ns: MonoNs, thread: u32, what: CellKind, amount: u64) {
         if amount > 0 {
             self.at(segment_ns, |segment| {
                 segment.cell(thread, what).total += amount;
@@ -148,7 +152,7 @@ impl WindowHistory {
             let parts = take_from(&mut gains, part);
             match place {
                 PendingPlace::Segment(index) => self.change(index, |segment| {
-                    segment.cell(thread, What::Class(class)).total -= part;
+                    segment.cell(thread, CellKind::Class(class)).total -= part;
                     for (other, ns) in parts {
                         segment.add_time(thread, other, None, ns);
                         segment.reclassify_call(call, (class, other), ns);
@@ -206,7 +210,8 @@ impl WindowHistory {
         holder: Holder,
         amount: u64,
     ) -> Vec<SpreadPart> {
-        let give = |segment: &mut Segment, part: u64| segment.give(thread, class, holder, part);
+        let give =
+            |segment: &mut ProcessSegment, part: u64| segment.give(thread, class, holder, part);
         let places = self.pending(thread, class, amount).into_iter();
         let parts = places.map(|(place, ns)| match place {
             PendingPlace::Segment(index) => {
@@ -346,7 +351,8 @@ impl WindowHistory {
         let range = self.range(from_ns, to_ns);
         if range.len() > 1 {
             let segments = Arc::make_mut(&mut self.segments);
-            let rest: Vec<Arc<Segment>> = segments.drain(range.start + 1..range.end).collect();
+            let rest: Vec<Arc<ProcessSegment>> =
+                segments.drain(range.start + 1..range.end).collect();
             self.segment_bytes -= rest.iter().map(|s| s.bytes()).sum::<usize>();
             self.change(range.start, |merged| {
                 for segment in rest {
@@ -393,7 +399,7 @@ impl WindowHistory {
 
     /// Takes in another process's past: its nodes under their new numbers, its threads as folded
     /// ones.
-    pub(super) fn absorb(&mut self, other: &Self, nodes: &[NodeId], timeline: &Timeline) {
+    pub(super) fn absorb(&mut self, other: &Self, nodes: &[NodeId], timeline: &TimelineRings) {
         for from in other.segments.iter() {
             self.at(from.from_ns, |to| to.absorb(from, Some(nodes)));
         }

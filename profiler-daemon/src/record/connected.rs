@@ -21,7 +21,7 @@ use super::ending::{Left, Signals};
 use super::output::Output;
 use super::span::{Reading, RecordedSpan, seconds};
 use super::target::Recorded;
-use super::wanted::Wanted;
+use super::wanted::OutputRequest;
 use super::{finish, progress, write};
 use crate::units::{BootNs, MonoNs};
 
@@ -35,7 +35,7 @@ pub(super) async fn record(
     args: &RecordArgs,
     client: &Client,
     mut recorded: Recorded,
-    wanted: &Wanted,
+    wanted: &OutputRequest,
     output: Output,
     signals: &mut Signals,
 ) -> anyhow::Result<Left> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use super::progress;
 use crate::args::RecordArgs;
 use crate::collect::{PlannedItem, Traced};
-use crate::stages::choosing::Module;
+use crate::stages::choosing::CodeFile;
 use crate::stages::spanning::{Followed, Missing, NotFollowed, SpanChooser};
 use crate::symbols::chosen::BUDGET_NS;
 use crate::symbols::spans::{SpanText, UsdtText};
@@ -69,8 +69,8 @@ impl Spanned {
     /// A file cannot be looked through, or too much is meant.
     pub(super) async fn plan(
         &mut self,
-        modules: Vec<Module>,
-    ) -> anyhow::Result<(Vec<Module>, Vec<PlannedItem>)> {
+        modules: Vec<CodeFile>,
+    ) -> anyhow::Result<(Vec<CodeFile>, Vec<PlannedItem>)> {
         let mut chooser = std::mem::take(&mut self.chooser);
         // It may take a second: signals are heard meanwhile.
         let chosen = tokio::task::spawn_blocking(move || {

@@ -14,7 +14,7 @@ use crate::collect::{
 };
 use crate::config::targets::Targets;
 use crate::report::{self, Measured};
-use crate::stages::choosing::{Chooser, Exits, Module, mapped};
+use crate::stages::choosing::{Chooser, CodeFile, Exits, mapped};
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
 use crate::units::MonoNs;
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const BUDGET_PERMILLE: u32 = 50;
 
 /// See the module.
-pub(super) struct Traced {
+pub(super) struct TracedFunctions {
     chooser: Chooser,
     /// USDT points and spans.
     spanned: Spanned,
@@ -51,7 +51,7 @@ pub(super) struct Traced {
     began_ns: MonoNs,
 }
 
-impl Traced {
+impl TracedFunctions {
     /// What was typed; `None`: nothing is to be measured.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Traced {
         let paths = self.chooser.patterns().iter().filter_map(Pattern::path);
         for path in paths.chain(self.spanned.paths()) {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
-            modules.push(Module {
+            modules.push(CodeFile {
                 path: path.to_owned(),
                 file,
                 is_program: false,
@@ -109,7 +109,7 @@ impl Traced {
             if let Some((path, file)) = begins_with(program)? {
                 modules.insert(
                     0,
-                    Module {
+                    CodeFile {
                         path: path.to_string_lossy().into_owned(),
                         file,
                         is_program: true,
@@ -207,14 +207,14 @@ impl Traced {
     }
 
     /// The files that the processes have mapped and that are meant.
-    fn mapped(&self) -> Vec<Module> {
+    fn mapped(&self) -> Vec<CodeFile> {
         let is_meant = |path: &str| self.chooser.is_meant(path) || self.spanned.is_meant(path);
         let pids = self.pids.iter();
         pids.flat_map(|pid| mapped(*pid, is_meant)).collect()
     }
 
     /// What is meant of these files; what cannot be measured is told at once.
-    async fn choose(&mut self, modules: Vec<Module>) -> anyhow::Result<MoreFunctions> {
+    async fn choose(&mut self, modules: Vec<CodeFile>) -> anyhow::Result<MoreFunctions> {
         if modules.is_empty() {
             return Ok(MoreFunctions::default());
         }

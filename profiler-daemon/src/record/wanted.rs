@@ -9,24 +9,24 @@ use crate::api::question::AnyQuestion;
 use crate::api::questions::{AllValuesOf, Functions, OneValueOf, WholeRecording, sections};
 use crate::args::RecordArgs;
 use crate::report::recording::{all_functions, function_column};
-use crate::report::{Frames, Measured, Scope, StackQuery, StackValue, TreeQuery, ViewQuery};
+use crate::report::{FrameScope, Measured, Scope, StackQuery, StackValue, TreeQuery, ViewQuery};
 
 use super::output;
 
 /// What the report holds and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct OutputRequest {
     /// How it is written.
     pub(super) format: Format,
     /// What stacks are drawn by, or functions sorted by.
     pub(super) value: StackValue,
     /// Whose functions are shown.
-    pub(super) frames: Frames,
+    pub(super) frames: FrameScope,
     /// Time between two samples of one processor, nanoseconds.
     pub(super) sampling_period_ns: u64,
 }
 
-impl Wanted {
+impl OutputRequest {
     /// What was typed, with what the name of the file says where nothing was.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ fn of_name(path: &Path) -> anyhow::Result<Format> {
 mod tests {
     use std::path::Path;
 
-    use super::{Wanted, of_name};
+    use super::{OutputRequest, of_name};
     use crate::api::Format;
     use crate::args::RecordArgs;
     use crate::report::StackValue;
@@ -133,14 +133,14 @@ mod tests {
         format: Option<Format>,
         output: Option<&str>,
         value: Option<StackValue>,
-    ) -> Result<Wanted, String> {
+    ) -> Result<OutputRequest, String> {
         let args = RecordArgs {
             format,
             output: output.map(Into::into),
             value,
             ..RecordArgs::default()
         };
-        Wanted::read(&args, 99).map_err(|error| error.to_string())
+        OutputRequest::read(&args, 99).map_err(|error| error.to_string())
     }
 
     // Check that what was typed goes before the file's name, which goes before text, and that - is

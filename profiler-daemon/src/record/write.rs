@@ -13,7 +13,7 @@ use crate::export::human::profiler_cost;
 use crate::export::saved::{Saved, SavedNames};
 use crate::report::{self, Measured, Scope, SessionReport, ViewQuery, Window};
 
-use super::wanted::Wanted;
+use super::wanted::OutputRequest;
 
 /// How long names are waited for: there is one chance to have them.
 const NAMES_PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +29,11 @@ pub(super) struct WrittenReport {
 ///
 /// # Errors
 /// The collector does not answer, or the process that was asked for was never seen.
-pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::Result<Saved> {
+pub(super) async fn take(
+    live: &Live,
+    wanted: &OutputRequest,
+    scope: Scope,
+) -> anyhow::Result<Saved> {
     // A pass of its own, so that nothing of the end is missing.
     let snapshot = live.access().snapshot(0).await;
     let snapshot = snapshot.context("there is no report")?;
@@ -57,7 +61,7 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
 /// The process that was asked for was never seen, or the window is longer than what is kept.
 pub(super) async fn report(
     saved: Saved,
-    wanted: Wanted,
+    wanted: OutputRequest,
     scope: Scope,
     window: Window,
     measured: Option<Measured>,
@@ -78,7 +82,7 @@ pub(super) async fn report(
 fn bytes(
     saved: &Saved,
     scope: Scope,
-    wanted: &Wanted,
+    wanted: &OutputRequest,
     view: ViewQuery,
     measured: Option<Measured>,
 ) -> anyhow::Result<Vec<u8>> {

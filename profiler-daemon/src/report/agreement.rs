@@ -12,8 +12,8 @@ use super::{
     call_values::cost,
     covered::Covered,
     fold::Folding,
-    merged_tree::{Function, Label, MergedTree, Standing},
-    query::Frames,
+    merged_tree::{Label, MergedTree, Standing, TreeFunction},
+    query::FrameScope,
     scope::View,
     tree_builder::TreeOptions,
 };
@@ -79,7 +79,7 @@ impl Agreement {
 }
 
 /// Of which processes, from which border of the recent past to which.
-type ChangePart = (BTreeSet<ProcessKey>, (MonoNs, MonoNs));
+type ProcessPeriod = (BTreeSet<ProcessKey>, (MonoNs, MonoNs));
 
 /// Of which instrumentation, from which border to which: what is looked at once.
 type Once = (u64, (MonoNs, MonoNs));
@@ -87,7 +87,7 @@ type Once = (u64, (MonoNs, MonoNs));
 /// Collects what is to be compared.
 pub(super) struct Comparing<'v, 'a, 'n> {
     view: &'v View<'a>,
-    frames: Frames,
+    frames: FrameScope,
     label: Label<'n>,
     folding: &'v Folding,
     /// By instrumentation and time.
@@ -122,7 +122,7 @@ fn time_of(view: &View<'_>, of: &Covered<'_>) -> Result<(MonoNs, MonoNs), &'stat
 impl<'v, 'a, 'n> Comparing<'v, 'a, 'n> {
     pub(super) fn new(
         view: &'v View<'a>,
-        (frames, label, folding): (Frames, Label<'n>, &'v Folding),
+        (frames, label, folding): (FrameScope, Label<'n>, &'v Folding),
     ) -> Self {
         Self {
             view,
@@ -168,8 +168,8 @@ impl<'v, 'a, 'n> Comparing<'v, 'a, 'n> {
 
 fn look(
     view: &View<'_>,
-    (frames, label, folding): (Frames, Label<'_>, &Folding),
-    (keys, (from_ns, to_ns)): &ChangePart,
+    (frames, label, folding): (FrameScope, Label<'_>, &Folding),
+    (keys, (from_ns, to_ns)): &ProcessPeriod,
 ) -> Result<SampledPart, &'static str> {
     let is_wanted = |key: ProcessKey| keys.contains(&key);
     let members = view.members.iter();
@@ -375,20 +375,20 @@ impl ComparedCalls {
 }
 
 /// Rows by where their functions begin.
-pub(super) fn places(functions: &[Function<'_>]) -> HashMap<(ModuleId, ModuleAddress), usize> {
+pub(super) fn places(functions: &[TreeFunction<'_>]) -> HashMap<(ModuleId, ModuleAddress), usize> {
     let own = functions.iter().enumerate().filter(|(_, of)| is_own(of));
     own.filter_map(|(row, of)| Some(((of.module, of.address?), row)))
         .collect()
 }
 
 /// Rows by the names of their functions.
-pub(super) fn names<'f>(functions: &'f [Function<'_>]) -> HashMap<(ModuleId, &'f str), usize> {
+pub(super) fn names<'f>(functions: &'f [TreeFunction<'_>]) -> HashMap<(ModuleId, &'f str), usize> {
     let own = functions.iter().enumerate().filter(|(_, of)| is_own(of));
     own.map(|(row, of)| ((of.module, &*of.name), row)).collect()
 }
 
 /// Whether it is a function as symbols tell of it.
-fn is_own(function: &Function<'_>) -> bool {
+fn is_own(function: &TreeFunction<'_>) -> bool {
     !function.inlined && function.standing == Standing::Named && function.section.is_none()
 }
 

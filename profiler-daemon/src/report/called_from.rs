@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{
     entry::is_entry,
     figures::Figures,
-    merged_tree::{Function, MergedTree, Standing},
+    merged_tree::{MergedTree, Standing, TreeFunction},
     node::ROOT,
     product::Values,
     scope::View,
@@ -108,7 +108,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn pass(&mut self, number: u32, function: &Function<'_>, whose: &ModuleOwners<'_>) {
+    fn pass(&mut self, number: u32, function: &TreeFunction<'_>, whose: &ModuleOwners<'_>) {
         if whose.is_program(function) && !is_first(&function.name) {
             self.program = Some(number);
         }
@@ -154,24 +154,24 @@ impl<'v> ModuleOwners<'v> {
         }
     }
 
-    fn module(&self, function: &Function<'_>) -> &'v Module {
+    fn module(&self, function: &TreeFunction<'_>) -> &'v Module {
         self.view.snapshot.module(function.module)
     }
 
     /// Whether a function is the program's own: of the file that a process executes, or made at run
     /// time.
-    fn is_program(&self, function: &Function<'_>) -> bool {
+    fn is_program(&self, function: &TreeFunction<'_>) -> bool {
         self.programs.contains(&function.module)
             || function.kind == FunctionKind::Jit
             || self.module(function).kind == ModuleKind::Jit
     }
 
     /// Whether it is code of something else: of a library, or of the kernel.
-    fn is_library(&self, function: &Function<'_>) -> bool {
+    fn is_library(&self, function: &TreeFunction<'_>) -> bool {
         function.module != ModuleId::UNKNOWN && !self.is_program(function)
     }
 
-    fn is_outside_c_library(&self, function: &Function<'_>) -> bool {
+    fn is_outside_c_library(&self, function: &TreeFunction<'_>) -> bool {
         let module = self.module(function);
         function.standing != Standing::PseudoFrame
             && matches!(module.kind, ModuleKind::User | ModuleKind::Jit)

@@ -17,7 +17,7 @@ use super::{
     fold::Folding,
     functions::FunctionRow,
     meant::meant,
-    merged_tree::{Function, Label, MergedTree, Standing, with_accuracy},
+    merged_tree::{Label, MergedTree, Standing, TreeFunction, with_accuracy},
     node::ROOT,
     product::Values,
     query::{NeighbourQuery, Scope},
@@ -90,7 +90,7 @@ fn neighbours(
         FunctionRow::new(&view, &tree.functions[function], own.0, own.1)
     };
     let of_function = (0..meant.len()).filter(|index| meant[*index]).map(row);
-    let nobody = Function::unknown(NO_CALLER.into(), Standing::PseudoFrame);
+    let nobody = TreeFunction::unknown(NO_CALLER.into(), Standing::PseudoFrame);
     let rows = of(&tree, &meant)
         .into_iter()
         .map(|(function, (inclusive, exclusive))| {

@@ -11,10 +11,10 @@ use super::{
     fold::Folding,
     merged_tree::{Label, MergedTree, kind_name},
     product::Values,
-    query::Sections,
+    query::SectionMode,
     query::{Scope, TreeQuery},
     scope::View,
-    sections::Section,
+    sections::StackSection,
     times::WindowSpan,
     tree_builder::TreeOptions,
     values::RowValues,
@@ -81,8 +81,8 @@ pub fn calltree(
 ) -> Result<CallTree, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let sections = match scope {
-        Scope::Session => Sections::Name,
-        Scope::Process(_) | Scope::Named(_) | Scope::Image(_) => Sections::None,
+        Scope::Session => SectionMode::Name,
+        Scope::Process(_) | Scope::Named(_) | Scope::Image(_) => SectionMode::None,
     };
     let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.fold)?,
@@ -240,7 +240,7 @@ fn node(
 ) -> TreeNode {
     let node = &tree.nodes[index];
     let function = &tree.functions[node.function as usize];
-    let section: Option<&Section> = function.section.as_ref();
+    let section: Option<&StackSection> = function.section.as_ref();
     TreeNode {
         function: function.name.clone().into_owned(),
         module: section

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     change::{less, value_column},
-    compared::{Compared, Grouping, ProcessDiffQuery, Side},
+    compared::{ComparedWindow, Grouping, ProcessDiffQuery, Side},
     completeness::Completeness,
     error::ReportError,
     member::Member,
@@ -17,7 +17,7 @@ use super::{
     product::Values,
     query::{ImageId, Scope, StackValue},
     scope::View,
-    table::{Columns, Key, Row, arrange},
+    table::{Columns, Row, SortKey, arrange},
     values::percent,
 };
 use crate::{processes::ids::ProcessKey, profile::snapshot::Snapshot};
@@ -320,13 +320,13 @@ impl Columns for ProcessDiffRow {
 impl Row for ProcessDiffRow {
     const DEFAULT_SORT: &'static str = "largest_change_percent";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
-        let number = |number: f64| Some(Key::Number(number));
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
+        let number = |number: f64| Some(SortKey::Number(number));
         match column {
             "pid" => return number(self.pid?.into()),
             "start_ticks" => return number(self.start_ticks? as f64),
-            "image_id" => return self.image_id.as_deref().map(Key::Text),
-            "comm" => return Some(Key::Text(&self.comm)),
+            "image_id" => return self.image_id.as_deref().map(SortKey::Text),
+            "comm" => return Some(SortKey::Text(&self.comm)),
             "largest_change_percent" => return number(self.largest_change_percent),
             "base.processes" => return number(self.base.processes? as f64),
             "other.processes" => return number(self.other.processes? as f64),
@@ -462,7 +462,7 @@ pub fn process_diff(
 
 fn side(
     snapshot: &Snapshot,
-    of: &Compared,
+    of: &ComparedWindow,
     by: Grouping,
     names: &dyn Names,
 ) -> Result<(Side, BTreeMap<RowOwner, Sum>), ReportError> {

@@ -95,9 +95,9 @@ profiler_common::named_enum! {
 #[derive(Clone, Debug, Default)]
 pub struct ProcessDiffQuery {
     /// The one time.
-    pub base: Compared,
+    pub base: ComparedWindow,
     /// The other.
-    pub other: Compared,
+    pub other: ComparedWindow,
     /// What a row is.
     pub by: Grouping,
     /// Which value; time on a processor without. The largest change is of its share.
@@ -110,7 +110,7 @@ pub struct ProcessDiffQuery {
 
 /// A window that is compared.
 #[derive(Clone, Debug, Default)]
-pub struct Compared {
+pub struct ComparedWindow {
     /// The window.
     pub window: Window,
     /// As it was written.

@@ -8,7 +8,7 @@ use super::{
     covered::probes_ns,
     places::Places,
     product::Values,
-    query::Frames,
+    query::FrameScope,
     scope::View,
     values::percent,
     walks::{DataLosses, Stacks},
@@ -167,7 +167,12 @@ impl Completeness {
 
 impl Completeness {
     /// With the share of frames that have no line, of those that were asked for.
-    pub(super) fn with_lines(mut self, view: &View<'_>, frames: Frames, lines: &dyn Lines) -> Self {
+    pub(super) fn with_lines(
+        mut self,
+        view: &View<'_>,
+        frames: FrameScope,
+        lines: &dyn Lines,
+    ) -> Self {
         let unknown = lines_unknown(view, frames, lines);
         self.lines_unknown_percent = Some(unknown.values().sum());
         self.lines_unknown = Some(unknown);
@@ -261,7 +266,7 @@ fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
 /// measured.
 fn lines_unknown(
     view: &View<'_>,
-    frames: Frames,
+    frames: FrameScope,
     lines: &dyn Lines,
 ) -> BTreeMap<&'static str, f64> {
     let (mut all, mut unknown) = (Values::default(), BTreeMap::<&'static str, Values>::new());
@@ -269,7 +274,7 @@ fn lines_unknown(
     for (index, member) in view.members.iter().enumerate() {
         let nodes = member.account.nodes();
         let totals = places.inclusive(index, member);
-        let hide_kernel = frames == Frames::User && !member.kernel_thread;
+        let hide_kernel = frames == FrameScope::User && !member.kernel_thread;
         for (node, total) in nodes.iter().zip(&totals).skip(1) {
             let why = match node.place {
                 NodePlace::Kernel(_) | NodePlace::Folded { kernel: true } if hide_kernel => {

@@ -16,7 +16,7 @@ use super::{
     merged_tree::{Label, MergedTree, kind_name},
     query::StackValue,
     scope::View,
-    table::{Columns, Key, Row, arrange},
+    table::{Columns, Row, SortKey, arrange},
     tree_builder::TreeOptions,
     values::Denominators,
 };
@@ -73,7 +73,7 @@ impl Columns for DiffRow {
 impl Row for DiffRow {
     const DEFAULT_SORT: &'static str = "largest_change_percent";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         let number = match column.split_once('.') {
             Some(("base", column)) => self.base.column(column),
             Some(("other", column)) => self.other.column(column),
@@ -81,11 +81,11 @@ impl Row for DiffRow {
             _ => None,
         };
         match column {
-            "function" => Some(Key::Text(&self.function)),
-            "module" => Some(Key::Text(&self.module)),
-            "kind" => Some(Key::Text(self.kind)),
-            "largest_change_percent" => Some(Key::Number(self.largest_change_percent)),
-            _ => number.map(Key::Number),
+            "function" => Some(SortKey::Text(&self.function)),
+            "module" => Some(SortKey::Text(&self.module)),
+            "kind" => Some(SortKey::Text(self.kind)),
+            "largest_change_percent" => Some(SortKey::Number(self.largest_change_percent)),
+            _ => number.map(SortKey::Number),
         }
     }
 

@@ -12,11 +12,11 @@ use super::{
     figures::Figures,
     fold::Folding,
     measured_rows::{MeasuredGroup, RowOf, measured_of_rows},
-    merged_tree::{CodeLevel, Function, Label, MergedTree, kind_name},
+    merged_tree::{CodeLevel, Label, MergedTree, TreeFunction, kind_name},
     product::Values,
     query::{Scope, TableQuery},
     scope::View,
-    table::{Columns, Key, Row, columns_with_values},
+    table::{Columns, Row, SortKey, columns_with_values},
     tree_builder::TreeOptions,
     values::RowValues,
 };
@@ -138,22 +138,22 @@ impl Columns for FunctionRow {
 impl Row for FunctionRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         match column {
-            "function" => Some(Key::Text(&self.function)),
-            "module" => Some(Key::Text(&self.module)),
-            "build_id" => self.build_id.as_deref().map(Key::Text),
-            "address" => self.address.as_deref().map(Key::Text),
-            "file" => self.file.as_deref().map(Key::Text),
-            "line" => self.line.map(|line| Key::Number(line.into())),
-            "kind" => Some(Key::Text(self.kind)),
-            "inlined" => Some(Key::Number(self.inlined.into())),
-            "called_from.function" => self.caller().map(|of| Key::Text(&of.function)),
-            "called_from.module" => self.caller().map(|of| Key::Text(&of.module)),
-            "called_from.percent" => self.caller().map(|of| Key::Number(of.percent)),
+            "function" => Some(SortKey::Text(&self.function)),
+            "module" => Some(SortKey::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(SortKey::Text),
+            "address" => self.address.as_deref().map(SortKey::Text),
+            "file" => self.file.as_deref().map(SortKey::Text),
+            "line" => self.line.map(|line| SortKey::Number(line.into())),
+            "kind" => Some(SortKey::Text(self.kind)),
+            "inlined" => Some(SortKey::Number(self.inlined.into())),
+            "called_from.function" => self.caller().map(|of| SortKey::Text(&of.function)),
+            "called_from.module" => self.caller().map(|of| SortKey::Text(&of.module)),
+            "called_from.percent" => self.caller().map(|of| SortKey::Number(of.percent)),
             _ => match column.strip_prefix("measured.") {
                 Some(column) => self.measured.as_ref()?.key(column),
-                None => self.values.column(column).map(Key::Number),
+                None => self.values.column(column).map(SortKey::Number),
             },
         }
     }
@@ -255,7 +255,7 @@ impl FunctionRow {
 
     pub(super) fn new(
         view: &View<'_>,
-        function: &Function<'_>,
+        function: &TreeFunction<'_>,
         inclusive: &Figures,
         exclusive: &Figures,
     ) -> Self {

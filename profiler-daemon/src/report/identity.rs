@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{
-    merged_tree::{CodeLevel, Function, Label, NOT_LOOKED_UP, Standing},
+    merged_tree::{CodeLevel, Label, NOT_LOOKED_UP, Standing, TreeFunction},
     names::Names,
     scope::View,
 };
@@ -15,6 +15,7 @@ use crate::{
         lines::{Code, NoLine, Step},
         names::{FunctionKind, Unnamed},
     },
+    units::ModuleOffset,
 };
 
 /// An inlined function that the debug information does not name.
@@ -26,7 +27,7 @@ pub(super) struct Identity<'n> {
     module: ModuleId,
     name: Cow<'n, str>,
     /// Told apart where frames are.
-    offset: Option<u64>,
+    offset: Option<ModuleOffset>,
     /// It is no function but the beginning of a section of this kind.
     section: Option<&'static str>,
     inlined: bool,
@@ -35,7 +36,7 @@ pub(super) struct Identity<'n> {
 }
 
 impl<'n> Identity<'n> {
-    pub(super) fn of(function: &Function<'n>) -> Self {
+    pub(super) fn of(function: &TreeFunction<'n>) -> Self {
         Self {
             module: function.module,
             name: function.name.clone(),
@@ -55,7 +56,7 @@ pub(super) fn functions_at<'n>(
     label: Label<'n>,
     frame: FrameId,
     kernel: bool,
-) -> Vec<Function<'n>> {
+) -> Vec<TreeFunction<'n>> {
     let place = view.snapshot.frame(frame);
     let module = place.module;
     let place = Place {
@@ -65,7 +66,7 @@ pub(super) fn functions_at<'n>(
     match label {
         Label::Modules(_) => vec![whole_module(view, module)],
         Label::Functions(names) => vec![named(names, frame, module, kernel)],
-        Label::Frames(names) => vec![Function {
+        Label::Frames(names) => vec![TreeFunction {
             offset: Some(place.offset),
             ..named(names, frame, module, kernel)
         }],
@@ -76,27 +77,32 @@ pub(super) fn functions_at<'n>(
     }
 }
 
-fn whole_module(view: &View<'_>, module: ModuleId) -> Function<'static> {
+fn whole_module(view: &View<'_>, module: ModuleId) -> TreeFunction<'static> {
     let standing = if module == ModuleId::UNKNOWN {
         Standing::Unnamed(Unnamed::UnknownModule.name())
     } else {
         Standing::Named
     };
-    Function {
+    TreeFunction {
         module,
         kind: view.snapshot.module(module).kind.into(),
-        ..Function::unknown(Cow::Borrowed(""), standing)
+        ..TreeFunction::unknown(Cow::Borrowed(""), standing)
     }
 }
 
-fn named<'n>(names: &'n dyn Names, frame: FrameId, module: ModuleId, kernel: bool) -> Function<'n> {
+fn named<'n>(
+    names: &'n dyn Names,
+    frame: FrameId,
+    module: ModuleId,
+    kernel: bool,
+) -> TreeFunction<'n> {
     let name = names.function(frame);
     let standing = if name.known {
         Standing::Named
     } else {
         Standing::Unnamed(names.unnamed(frame).map_or(NOT_LOOKED_UP, Unnamed::name))
     };
-    Function {
+    TreeFunction {
         module,
         address: name.address,
         kind: if kernel {
@@ -104,17 +110,17 @@ fn named<'n>(names: &'n dyn Names, frame: FrameId, module: ModuleId, kernel: boo
         } else {
             name.kind
         },
-        ..Function::unknown(Cow::Borrowed(&*name.name), standing)
+        ..TreeFunction::unknown(Cow::Borrowed(&*name.name), standing)
     }
 }
 
 /// The function of the symbol, with what the debug information says of the place.
 fn at_line<'n>(
-    function: Function<'n>,
+    function: TreeFunction<'n>,
     code: Option<&'n Code>,
     level: CodeLevel,
-    offset: u64,
-) -> Vec<Function<'n>> {
+    offset: ModuleOffset,
+) -> Vec<TreeFunction<'n>> {
     let known: &[Step] = match code.map(|code| &code.steps) {
         Some(Ok(steps)) => steps,
         // Or it was not asked for.
@@ -126,19 +132,19 @@ fn at_line<'n>(
     let steps = match level {
         CodeLevel::Functions => {
             let inlined = known.iter().skip(1).map(|step| inlined_in(&function, step));
-            let inlined: Vec<Function<'n>> = inlined.collect();
+            let inlined: Vec<TreeFunction<'n>> = inlined.collect();
             return std::iter::once(function).chain(inlined).collect();
         }
         CodeLevel::Lines { inlines: true } if known.len() > 1 => known,
         CodeLevel::Lines { .. } => {
-            return vec![Function {
+            return vec![TreeFunction {
                 source: innermost,
                 no_line,
                 ..function
             }];
         }
         CodeLevel::Instructions => {
-            return vec![Function {
+            return vec![TreeFunction {
                 offset: Some(offset),
                 code_address: code.and_then(|code| code.address),
                 source: innermost,
@@ -147,7 +153,7 @@ fn at_line<'n>(
             }];
         }
     };
-    let with_line = |function: Function<'n>, step: &'n Step| Function {
+    let with_line = |function: TreeFunction<'n>, step: &'n Step| TreeFunction {
         source: step.source.as_ref(),
         no_line: step.source.is_none().then_some(NoLine::NoLineThere),
         ..function
@@ -155,19 +161,19 @@ fn at_line<'n>(
     let inlined = steps[1..]
         .iter()
         .map(|step| with_line(inlined_in(&function, step), step));
-    let inlined: Vec<Function<'n>> = inlined.collect();
+    let inlined: Vec<TreeFunction<'n>> = inlined.collect();
     std::iter::once(with_line(function, &steps[0]))
         .chain(inlined)
         .collect()
 }
 
 /// The function of a step, which has no symbol of its own.
-fn inlined_in<'n>(function: &Function<'n>, step: &'n Step) -> Function<'n> {
-    Function {
+fn inlined_in<'n>(function: &TreeFunction<'n>, step: &'n Step) -> TreeFunction<'n> {
+    TreeFunction {
         module: function.module,
         kind: function.kind,
         inlined: true,
-        ..Function::unknown(
+        ..TreeFunction::unknown(
             Cow::Borrowed(step.function.as_deref().unwrap_or(NAMELESS)),
             Standing::Named,
         )

@@ -12,10 +12,10 @@ use super::{
     error::ReportError,
     fold::Folding,
     meant::meant,
-    merged_tree::{CodeLevel, Function, Label, MergedTree, kind_name},
+    merged_tree::{CodeLevel, Label, MergedTree, TreeFunction, kind_name},
     query::{CodeQuery, Scope},
     scope::View,
-    table::{Columns, Key, Row, columns_with_values},
+    table::{Columns, Row, SortKey, columns_with_values},
     tree_builder::TreeOptions,
     values::RowValues,
 };
@@ -23,7 +23,7 @@ use crate::{
     processes::module::ModuleKind,
     profile::snapshot::Snapshot,
     report::names::{Lines, Names},
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 /// One line of one function.
@@ -73,17 +73,17 @@ impl Columns for LineRow {
 impl Row for LineRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         match column {
-            "file" => self.file.as_deref().map(Key::Text),
-            "line" => self.line.map(|line| Key::Number(line.into())),
-            "function" => Some(Key::Text(&self.function)),
-            "module" => Some(Key::Text(&self.module)),
-            "build_id" => self.build_id.as_deref().map(Key::Text),
-            "kind" => Some(Key::Text(self.kind)),
-            "inlined" => Some(Key::Number(self.inlined.into())),
-            "line_unknown" => self.line_unknown.map(Key::Text),
-            _ => self.values.column(column).map(Key::Number),
+            "file" => self.file.as_deref().map(SortKey::Text),
+            "line" => self.line.map(|line| SortKey::Number(line.into())),
+            "function" => Some(SortKey::Text(&self.function)),
+            "module" => Some(SortKey::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(SortKey::Text),
+            "kind" => Some(SortKey::Text(self.kind)),
+            "inlined" => Some(SortKey::Number(self.inlined.into())),
+            "line_unknown" => self.line_unknown.map(SortKey::Text),
+            _ => self.values.column(column).map(SortKey::Number),
         }
     }
 
@@ -164,20 +164,20 @@ impl Columns for InstructionRow {
 impl Row for InstructionRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         match column {
             // As a number: 0x9 is before 0x10.
             "address" => number(self.address.as_deref()),
             "file_offset" => number(self.file_offset.as_deref()),
-            "function" => Some(Key::Text(&self.function)),
-            "offset" => self.offset.map(|offset| Key::Number(offset as f64)),
-            "module" => Some(Key::Text(&self.module)),
-            "build_id" => self.build_id.as_deref().map(Key::Text),
-            "file" => self.file.as_deref().map(Key::Text),
-            "line" => self.line.map(|line| Key::Number(line.into())),
-            "kind" => Some(Key::Text(self.kind)),
-            "line_unknown" => self.line_unknown.map(Key::Text),
-            _ => self.values.column(column).map(Key::Number),
+            "function" => Some(SortKey::Text(&self.function)),
+            "offset" => self.offset.map(|offset| SortKey::Number(offset as f64)),
+            "module" => Some(SortKey::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(SortKey::Text),
+            "file" => self.file.as_deref().map(SortKey::Text),
+            "line" => self.line.map(|line| SortKey::Number(line.into())),
+            "kind" => Some(SortKey::Text(self.kind)),
+            "line_unknown" => self.line_unknown.map(SortKey::Text),
+            _ => self.values.column(column).map(SortKey::Number),
         }
     }
 
@@ -196,9 +196,9 @@ impl Row for InstructionRow {
 }
 
 /// Hexadecimal digits as a number.
-fn number(digits: Option<&str>) -> Option<Key<'static>> {
+fn number(digits: Option<&str>) -> Option<SortKey<'static>> {
     let number = u64::from_str_radix(digits?.strip_prefix("0x")?, 16).ok()?;
-    Some(Key::Number(number as f64))
+    Some(SortKey::Number(number as f64))
 }
 
 /// A row per source line of a process or of the session.
@@ -238,7 +238,7 @@ fn table<R: Row>(
     scope: &Scope,
     query: &CodeQuery,
     (names, lines, level): (&dyn Names, &dyn Lines, CodeLevel),
-    row: impl Fn(&View<'_>, &Function<'_>, RowValues) -> R,
+    row: impl Fn(&View<'_>, &TreeFunction<'_>, RowValues) -> R,
 ) -> Result<List<R>, ReportError> {
     let view = View::new(snapshot, scope, query.table.window)?;
     let shape = TreeOptions {
@@ -266,7 +266,7 @@ fn table<R: Row>(
 }
 
 /// File and line as tools write them.
-fn text(function: &Function<'_>) -> String {
+fn text(function: &TreeFunction<'_>) -> String {
     match function.source {
         None => function.name.to_string(),
         Some(source) => match source.line {
@@ -277,7 +277,7 @@ fn text(function: &Function<'_>) -> String {
 }
 
 impl LineRow {
-    fn new(view: &View<'_>, function: &Function<'_>, values: RowValues) -> Self {
+    fn new(view: &View<'_>, function: &TreeFunction<'_>, values: RowValues) -> Self {
         let module = view.snapshot.module(function.module);
         Self {
             file: function.source.map(|source| source.file.to_string()),
@@ -295,7 +295,7 @@ impl LineRow {
 }
 
 impl InstructionRow {
-    fn new(view: &View<'_>, function: &Function<'_>, values: RowValues) -> Self {
+    fn new(view: &View<'_>, function: &TreeFunction<'_>, values: RowValues) -> Self {
         let module = view.snapshot.module(function.module);
         // Nameless code that is not told apart has no address.
         let address = function
@@ -317,7 +317,7 @@ impl InstructionRow {
             line: function.source.and_then(|source| source.line),
             kind: kind_name(function.kind),
             line_unknown: function.no_line.map(|why| why.name()),
-            place: function.offset,
+            place: function.offset.map(ModuleOffset::get),
             text: text(function),
             values,
         }

@@ -3,7 +3,7 @@
 use super::{
     error::ReportError,
     fold::is_named,
-    merged_tree::{Function, MergedTree},
+    merged_tree::{MergedTree, TreeFunction},
     scope::View,
 };
 
@@ -21,12 +21,12 @@ pub(super) fn meant(
     function: Option<&str>,
     module: Option<&str>,
 ) -> Result<Vec<bool>, ReportError> {
-    let in_module = |function: &Function<'_>| {
+    let in_module = |function: &TreeFunction<'_>| {
         let of = view.snapshot.module(function.module);
         module.is_none_or(|module| is_named(of, module))
     };
     let is_meant =
-        |f: &Function<'_>| function.is_none_or(|function| *f.name == *function) && in_module(f);
+        |f: &TreeFunction<'_>| function.is_none_or(|function| *f.name == *function) && in_module(f);
     let meant: Vec<bool> = tree.functions.iter().map(is_meant).collect();
     let Some(given) = function.filter(|_| !meant.contains(&true)) else {
         return Ok(meant);

@@ -10,10 +10,10 @@ use super::{
     call_values::{About, CallValues},
     covered::{Covered, covered},
     fold::Folding,
-    merged_tree::{Function, Label, Standing},
-    query::Frames,
+    merged_tree::{Label, Standing, TreeFunction},
+    query::FrameScope,
     scope::View,
-    table::Key,
+    table::SortKey,
     times::rfc3339,
 };
 use crate::{
@@ -56,20 +56,20 @@ pub struct MeasuredGroup {
 
 impl MeasuredGroup {
     /// The value in one of the columns.
-    pub(super) fn key(&self, name: &str) -> Option<Key<'_>> {
+    pub(super) fn key(&self, name: &str) -> Option<SortKey<'_>> {
         let number = match name {
-            "exits" => return Some(Key::Text(self.values.exits)),
-            "why" => return self.values.why.as_deref().map(Key::Text),
-            "from_at" => return Some(Key::Text(&self.from_at)),
-            "to_at" => return Some(Key::Text(&self.to_at)),
-            "agrees_why" => return self.agrees_why.as_deref().map(Key::Text),
+            "exits" => return Some(SortKey::Text(self.values.exits)),
+            "why" => return self.values.why.as_deref().map(SortKey::Text),
+            "from_at" => return Some(SortKey::Text(&self.from_at)),
+            "to_at" => return Some(SortKey::Text(&self.to_at)),
+            "agrees_why" => return self.agrees_why.as_deref().map(SortKey::Text),
             "agrees" => self.agrees.map(|agrees| f64::from(u8::from(agrees))),
             _ => match name.strip_prefix("compared.") {
                 Some(column) => self.compared?.column(column),
                 None => self.values.column(name),
             },
         };
-        number.map(Key::Number)
+        number.map(SortKey::Number)
     }
 }
 
@@ -83,14 +83,14 @@ pub(super) enum RowOf<'a> {
     /// To that of this function.
     Function(usize),
     /// There is no sample of it: to one of its own.
-    Own(Function<'a>),
+    Own(TreeFunction<'a>),
 }
 
 /// What was measured, with the rows that it belongs to.
 pub(super) fn measured_of_rows<'a, 'n>(
     view: &View<'a>,
-    (frames, label, folding): (Frames, Label<'n>, &Folding),
-    functions: &[Function<'n>],
+    (frames, label, folding): (FrameScope, Label<'n>, &Folding),
+    functions: &[TreeFunction<'n>],
 ) -> Vec<(RowOf<'a>, MeasuredGroup)> {
     let covered = covered(view);
     if covered.is_empty() {
@@ -124,11 +124,11 @@ pub(super) fn measured_of_rows<'a, 'n>(
         .map(|(row, of)| (RowOf::Function(row), of));
     let own = without.into_values().map(|of| {
         let function = &of.parts[0].state.function;
-        let row = Function {
+        let row = TreeFunction {
             module: function.module,
             address: Some(function.address),
             kind: FunctionKind::User,
-            ..Function::unknown((&*function.name).into(), Standing::Named)
+            ..TreeFunction::unknown((&*function.name).into(), Standing::Named)
         };
         (RowOf::Own(row), of)
     });

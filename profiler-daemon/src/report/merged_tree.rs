@@ -22,7 +22,7 @@ use super::{
     figures::Figures,
     node::{MergedNode, ROOT},
     product::Values,
-    sections::Section,
+    sections::StackSection,
     walks::{DataLosses, Stacks},
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
         lines::{NoLine, SourceLine},
         names::FunctionKind,
     },
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 /// The names of what was folded.
@@ -81,15 +81,15 @@ impl<'n> Label<'n> {
 }
 
 /// A function (or a module), by its index in [`MergedTree::functions`].
-pub(super) struct Function<'n> {
+pub(super) struct TreeFunction<'n> {
     pub(super) module: ModuleId,
     pub(super) name: Cow<'n, str>,
     pub(super) address: Option<ModuleAddress>,
     pub(super) kind: FunctionKind,
     /// The place in the module, where places are told apart.
-    pub(super) offset: Option<u64>,
+    pub(super) offset: Option<ModuleOffset>,
     /// It is no function but the beginning of a section.
-    pub(super) section: Option<Section>,
+    pub(super) section: Option<StackSection>,
     /// It has no symbol: the compiler put it into the function that calls it.
     pub(super) inlined: bool,
     /// The line, where lines are told apart.
@@ -101,7 +101,7 @@ pub(super) struct Function<'n> {
     pub(super) standing: Standing,
 }
 
-impl<'n> Function<'n> {
+impl<'n> TreeFunction<'n> {
     /// Something in no known module.
     pub(super) fn unknown(name: Cow<'n, str>, standing: Standing) -> Self {
         Self {
@@ -136,7 +136,7 @@ pub(super) enum Standing {
 
 /// See the module.
 pub(super) struct MergedTree<'n> {
-    pub(super) functions: Vec<Function<'n>>,
+    pub(super) functions: Vec<TreeFunction<'n>>,
     /// Root first, parents before children.
     pub(super) nodes: Vec<MergedNode>,
     pub(super) stacks: Stacks,

@@ -70,7 +70,7 @@ pub use called_from::CalledFrom;
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
 pub use changed::{ProcessDiff, ProcessDiffRow, ProcessSide, Whole, process_diff};
-pub use compared::{Compared, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
+pub use compared::{ComparedWindow, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
 pub use diff::{Diff, DiffRow, diff};
 pub use error::ReportError;
 pub use followed::{FollowedPoint, FollowedSpan};
@@ -87,14 +87,14 @@ pub use os_events::{OsEvents, os_events};
 pub use overview::{Overview, OverviewQuery, OverviewRow, overview, overview_frames};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    CodeQuery, Comm, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, Scope, Sections,
-    StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery, Window,
+    CodeQuery, Comm, Fold, FrameScope, Moment, NeighbourQuery, Order, ProcessSelector, Scope,
+    SectionMode, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery, Window,
 };
 pub use recording::{Recording, recording};
 pub use session::{SessionReport, samples, session};
 pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use spans::{SpanValues, UsdtValues};
-pub use stacks::{Stacks, stacks, stacks_between};
+pub use stacks::{StackTree, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};
 pub use timeline::{Line, ProcessWho, ThreadWho, Timeline, Who, process_timeline, thread_timeline};

@@ -12,7 +12,7 @@ use super::{
     merged_tree::{Label, MergedTree, kind_name},
     query::{Scope, TableQuery},
     scope::View,
-    table::{Columns, Key, Row, columns_with_values},
+    table::{Columns, Row, SortKey, columns_with_values},
     tree_builder::TreeOptions,
     values::RowValues,
 };
@@ -41,12 +41,12 @@ impl Columns for ModuleRow {
 impl Row for ModuleRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         match column {
-            "module" => Some(Key::Text(&self.module)),
-            "build_id" => self.build_id.as_deref().map(Key::Text),
-            "kind" => Some(Key::Text(self.kind)),
-            _ => self.values.column(column).map(Key::Number),
+            "module" => Some(SortKey::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(SortKey::Text),
+            "kind" => Some(SortKey::Text(self.kind)),
+            _ => self.values.column(column).map(SortKey::Number),
         }
     }
 

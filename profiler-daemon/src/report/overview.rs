@@ -18,7 +18,7 @@ use super::{
     error::ReportError,
     identity::{Identity, functions_at},
     idle::is_idle,
-    merged_tree::{Function, Label},
+    merged_tree::{Label, TreeFunction},
     needed::outermost_frames,
     places::Places,
     query::{Scope, Window},
@@ -342,7 +342,7 @@ impl<'a> OverviewSubject<'a> {
     }
 
     fn hottest(&self, index: usize, names: &dyn Names) -> Option<Hottest> {
-        let mut functions: HashMap<Identity<'_>, (Function<'_>, u64)> = HashMap::new();
+        let mut functions: HashMap<Identity<'_>, (TreeFunction<'_>, u64)> = HashMap::new();
         let (candidates, found_ns) = self.candidates(index);
         for FrameCandidate { frame, kernel, ns } in candidates {
             for function in functions_at(&self.view, Label::Functions(names), frame, kernel) {

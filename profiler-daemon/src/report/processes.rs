@@ -12,7 +12,7 @@ use super::{
     places::Places,
     query::{Scope, TableQuery, ViewQuery},
     scope::View,
-    table::{Columns, Key, Row},
+    table::{Columns, Row, SortKey},
     times::{WindowSpan, rfc3339},
     values::{TotalValues, percent},
     walks::Stacks,
@@ -173,11 +173,11 @@ impl Columns for ProcessRow {
 impl Row for ProcessRow {
     const DEFAULT_SORT: &'static str = "samples";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
-        fn text(value: &Option<String>) -> Option<Key<'_>> {
-            value.as_deref().map(Key::Text)
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
+        fn text(value: &Option<String>) -> Option<SortKey<'_>> {
+            value.as_deref().map(SortKey::Text)
         }
-        let number = |value: u64| Some(Key::Number(value as f64));
+        let number = |value: u64| Some(SortKey::Number(value as f64));
         match column {
             "pid" => number(self.pid?.into()),
             "start_ticks" => number(self.start_ticks?),
@@ -185,30 +185,30 @@ impl Row for ProcessRow {
             "image" => text(&self.image),
             "image_id" => text(&self.image_id),
             "ended" => number(self.ended?),
-            "comm" => Some(Key::Text(&self.comm)),
+            "comm" => Some(SortKey::Text(&self.comm)),
             "exe" => text(&self.exe),
-            "uid" => self.uid.map(|uid| Key::Number(uid.into())),
+            "uid" => self.uid.map(|uid| SortKey::Number(uid.into())),
             "cgroup" => text(&self.cgroup),
             "unit" => text(&self.unit),
             "container_id" => text(&self.container_id),
             "command_line" => text(&self.command_line),
             "started_at" => text(&self.started_at),
             "exited_at" => text(&self.exited_at),
-            "state" => Some(Key::Text(self.state)),
+            "state" => Some(SortKey::Text(self.state)),
             "kernel_thread" => number(self.kernel_thread.into()),
             "threads" => number(self.threads),
-            "samples_percent" => Some(Key::Number(self.samples_percent)),
-            "samples_percent_low" => Some(Key::Number(self.samples_percent_low)),
-            "samples_percent_high" => Some(Key::Number(self.samples_percent_high)),
-            "elapsed_percent" => Some(Key::Number(self.elapsed_percent)),
-            "application_percent" => Some(Key::Number(self.application_percent)),
+            "samples_percent" => Some(SortKey::Number(self.samples_percent)),
+            "samples_percent_low" => Some(SortKey::Number(self.samples_percent_low)),
+            "samples_percent_high" => Some(SortKey::Number(self.samples_percent_high)),
+            "elapsed_percent" => Some(SortKey::Number(self.elapsed_percent)),
+            "application_percent" => Some(SortKey::Number(self.application_percent)),
             "stacks.walked" => number(self.stacks.walked),
             "stacks.complete" => number(self.stacks.complete),
             "stacks.truncated" => number(self.stacks.truncated),
             "stacks.failed" => number(self.stacks.failed),
             "throttled_group" => text(&self.throttled_group),
             "throttled_ns" => number(self.throttled_ns?),
-            _ => self.totals.column(column).map(Key::Number),
+            _ => self.totals.column(column).map(SortKey::Number),
         }
     }
 

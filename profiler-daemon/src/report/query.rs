@@ -11,7 +11,7 @@ use crate::units::UnixNs;
 
 /// Whose functions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Frames {
+pub enum FrameScope {
     /// Time in the kernel belongs to the user function that called it.
     #[default]
     User,
@@ -233,7 +233,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ViewQuery {
     /// Whose functions count.
-    pub frames: Frames,
+    pub frames: FrameScope,
     /// What time is covered.
     pub window: Window,
 }
@@ -252,7 +252,7 @@ pub struct TableQuery {
     /// Only rows whose name contains this, in any case.
     pub q: Option<String>,
     /// Whose functions count.
-    pub frames: Frames,
+    pub frames: FrameScope,
     /// What time is covered.
     pub window: Window,
     /// Whose frames are folded into their callers. Tables of modules, threads and processes show
@@ -281,7 +281,7 @@ pub struct TreeQuery {
     /// first; all time without.
     pub value: Option<StackValue>,
     /// Whose functions count.
-    pub frames: Frames,
+    pub frames: FrameScope,
     /// What time is covered.
     pub window: Window,
     /// Whose frames are folded into their callers. Tables of modules, threads and processes show
@@ -372,7 +372,7 @@ pub struct StackQuery {
     /// Whether places within functions are told apart.
     pub places: bool,
     /// Whether stacks are told apart by whose they are.
-    pub sections: Sections,
+    pub sections: SectionMode,
 }
 
 /// Modules by name, as a question gives them: a path, the last part of one, or a name in brackets;
@@ -387,7 +387,7 @@ pub struct Fold {
 
 /// Whether stacks are told apart by whose they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sections {
+pub enum SectionMode {
     /// Not at all.
     #[default]
     None,

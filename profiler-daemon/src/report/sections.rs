@@ -2,7 +2,7 @@
 //! is the first step of its stacks; and what threads that idle have, from what others have.
 
 use super::member::Member;
-use super::query::Sections;
+use super::query::SectionMode;
 use crate::profile::groups::group_name;
 
 /// The first step of what is put together of threads that idle.
@@ -10,7 +10,7 @@ const IDLE: &str = "[idle threads]";
 
 /// Whose stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub struct StackSection {
     /// What is shown as the first step: the group, or name and number of the process.
     pub name: String,
     /// What it stands for: `process` or `idle`.
@@ -21,7 +21,7 @@ pub struct Section {
     pub pid: Option<u32>,
 }
 
-impl Section {
+impl StackSection {
     /// That of all threads that idle.
     pub(super) fn idle() -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Section {
     }
 
     /// The section of an account; none where they are not told apart.
-    pub(super) fn of(member: &Member<'_>, sections: Sections) -> Option<Self> {
+    pub(super) fn of(member: &Member<'_>, sections: SectionMode) -> Option<Self> {
         let plain = |name: String| Self {
             name,
             kind: "process",
@@ -41,13 +41,13 @@ impl Section {
             pid: None,
         };
         match (sections, member.process) {
-            (Sections::None, _) => None,
-            (Sections::Process, None) => Some(plain(member.title())),
-            (Sections::Group, None) | (Sections::Name, _) => Some(plain(member.name())),
-            (Sections::Group, Some((_, process))) => {
+            (SectionMode::None, _) => None,
+            (SectionMode::Process, None) => Some(plain(member.title())),
+            (SectionMode::Group, None) | (SectionMode::Name, _) => Some(plain(member.name())),
+            (SectionMode::Group, Some((_, process))) => {
                 Some(plain(group_name(&process.info).to_string()))
             }
-            (Sections::Process, Some((key, process))) => Some(Self {
+            (SectionMode::Process, Some((key, process))) => Some(Self {
                 name: format!("{} ({})", process.info.comm, key.pid),
                 kind: "process",
                 comm: Some(process.info.comm.to_string()),

@@ -16,7 +16,7 @@ use super::{
     product::Values,
     query::{Scope, StackQuery, Window},
     scope::View,
-    sections::Section,
+    sections::StackSection,
     tree_builder::{TreeBuilder, TreeOptions},
     values::percent,
 };
@@ -24,7 +24,7 @@ use crate::{
     processes::module::{ModuleId, ModuleKind},
     profile::{over::Span, snapshot::Snapshot},
     report::names::Names,
-    units::UnixNs,
+    units::{ModuleOffset, UnixNs},
 };
 
 /// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are
@@ -34,7 +34,7 @@ pub const MAX_STACK_NODES: usize = 16_000;
 
 /// The answer.
 #[derive(Clone, Debug)]
-pub struct Stacks {
+pub struct StackTree {
     /// Name of the process; `session`.
     pub title: String,
     /// The process.
@@ -87,7 +87,7 @@ pub struct StackFunction {
     /// It is code of its module.
     pub in_module: bool,
     /// It is no function: its stacks belong to this process or group.
-    pub section: Option<Section>,
+    pub section: Option<StackSection>,
 }
 
 /// A function called from one place.
@@ -101,7 +101,7 @@ pub struct StackNode {
     pub own: Values,
 }
 
-impl Stacks {
+impl StackTree {
     /// The functions from the outermost to that of the node.
     #[must_use]
     pub fn path(&self, node: usize) -> Vec<u32> {
@@ -125,12 +125,12 @@ pub fn stacks(
     scope: &Scope,
     query: &StackQuery,
     names: &dyn Names,
-) -> Result<Stacks, ReportError> {
+) -> Result<StackTree, ReportError> {
     let view = View::new(snapshot, scope, query.tree.window)?;
     let tree = MergedTree::new(&view, shape(snapshot, query, names)?);
     let completeness = Completeness::new(&view, &tree.seen(&view, names));
     let (from_ns, to_ns) = (view.coverage.from_ns, view.coverage.to_ns);
-    Ok(Stacks {
+    Ok(StackTree {
         from_unix_ns: view.coverage.from_unix_ns,
         duration_ns: to_ns.saturating_since(from_ns),
         completeness,
@@ -149,7 +149,7 @@ pub fn stacks_between(
     scope: &Scope,
     query: &StackQuery,
     names: &dyn Names,
-) -> Result<Stacks, ReportError> {
+) -> Result<StackTree, ReportError> {
     let view = View::new(later, scope, Window::Session)?;
     let before = match scope {
         Scope::Session => View::new(earlier, scope, Window::Session).ok(),
@@ -199,7 +199,7 @@ pub fn stacks_between(
     completeness.callers_folded_percent = percent(seen.losses.callers_folded_ns, gained);
     seen.unattributed_ns = gained.saturating_sub(tree.nodes[ROOT as usize].total.elapsed_ns());
     completeness.elapsed_unattributed_ns = seen.unattributed_ns;
-    Ok(Stacks {
+    Ok(StackTree {
         from_unix_ns: earlier.as_of_unix_ns(),
         duration_ns: later.now_ns().saturating_since(earlier.now_ns()),
         completeness,
@@ -248,13 +248,13 @@ fn shape<'n>(
 
 /// The visible nodes with anything in or below them, and only the functions and modules that they
 /// need.
-fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> Stacks {
+fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> StackTree {
     let visible = visible(tree, &query.tree, MAX_STACK_NODES);
     let title = match view.members.as_slice() {
         [member] => member.process,
         _ => None,
     };
-    let mut stacks = Stacks {
+    let mut stacks = StackTree {
         title: match view.members.as_slice() {
             [member] if !view.is_session() => member.title(),
             _ => "session".to_owned(),
@@ -331,7 +331,7 @@ struct NumberTables {
 impl NumberTables {
     fn function(
         &mut self,
-        stacks: &mut Stacks,
+        stacks: &mut StackTree,
         view: &View<'_>,
         tree: &MergedTree<'_>,
         function: u32,
@@ -346,7 +346,7 @@ impl NumberTables {
             name: of.name.clone().into_owned(),
             module,
             kind: kind_name(of.kind),
-            offset: of.offset,
+            offset: of.offset.map(ModuleOffset::get),
             in_module: of.module != ModuleId::UNKNOWN,
             section: of.section.clone(),
         });
@@ -354,7 +354,7 @@ impl NumberTables {
         number
     }
 
-    fn cut(&mut self, stacks: &mut Stacks, view: &View<'_>) -> u32 {
+    fn cut(&mut self, stacks: &mut StackTree, view: &View<'_>) -> u32 {
         if let Some(number) = self.cut {
             return number;
         }
@@ -372,7 +372,7 @@ impl NumberTables {
         number
     }
 
-    fn module(&mut self, stacks: &mut Stacks, view: &View<'_>, id: ModuleId) -> usize {
+    fn module(&mut self, stacks: &mut StackTree, view: &View<'_>, id: ModuleId) -> usize {
         let modules = &mut stacks.modules;
         *self.modules.entry(id).or_insert_with(|| {
             let module = view.snapshot.module(id);
@@ -386,6 +386,6 @@ impl NumberTables {
     }
 }
 
-fn next(stacks: &Stacks) -> u32 {
+fn next(stacks: &StackTree) -> u32 {
     u32::try_from(stacks.functions.len()).expect("there are no more functions than frames")
 }

@@ -9,12 +9,12 @@ use super::{
 
 /// The value of a row in one column.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Key<'a> {
+pub(super) enum SortKey<'a> {
     Text(&'a str),
     Number(f64),
 }
 
-impl Key<'_> {
+impl SortKey<'_> {
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
@@ -37,7 +37,7 @@ pub(super) trait Row: Columns {
     const DEFAULT_SORT: &'static str;
 
     /// The value in one of [`Columns::COLUMNS`].
-    fn key(&self, column: &str) -> Option<Key<'_>>;
+    fn key(&self, column: &str) -> Option<SortKey<'_>>;
 
     /// Time on processors, of rows that can be sorted by it
     /// ([`busiest_first`](TableQuery::busiest_first)).
@@ -59,9 +59,9 @@ pub(super) struct Cut<R> {
 }
 
 /// What a row is sorted by.
-fn key<'r, R: Row>(row: &'r R, column: &str, by_running: bool) -> Option<Key<'r>> {
+fn key<'r, R: Row>(row: &'r R, column: &str, by_running: bool) -> Option<SortKey<'r>> {
     match row.running_ns() {
-        Some(ns) if by_running => Some(Key::Number(ns as f64)),
+        Some(ns) if by_running => Some(SortKey::Number(ns as f64)),
         _ => row.key(column),
     }
 }
@@ -148,10 +148,10 @@ mod tests {
             Some(u64::from(self.0 == "b"))
         }
 
-        fn key(&self, column: &str) -> Option<Key<'_>> {
+        fn key(&self, column: &str) -> Option<SortKey<'_>> {
             match column {
-                "name" => Some(Key::Text(self.0)),
-                "n" => Some(Key::Number(self.1 as f64)),
+                "name" => Some(SortKey::Text(self.0)),
+                "n" => Some(SortKey::Number(self.1 as f64)),
                 _ => None,
             }
         }

@@ -13,7 +13,7 @@ use super::{
     places::Places,
     query::{Scope, TableQuery},
     scope::View,
-    table::{Columns, Key, Row, columns_with_values},
+    table::{Columns, Row, SortKey, columns_with_values},
     times::rfc3339,
     values::RowValues,
 };
@@ -92,24 +92,24 @@ impl Columns for ThreadRow {
 impl Row for ThreadRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         Some(match column {
-            "pid" => Key::Number(self.pid.into()),
-            "start_ticks" => Key::Number(self.start_ticks as f64),
-            "tid" => Key::Number(self.tid.into()),
-            "image" => Key::Text(self.image.as_deref()?),
-            "image_id" => Key::Text(self.image_id.as_deref()?),
-            "comm" => Key::Text(&self.comm),
-            "state" => Key::Text(self.state),
-            "started_at" => Key::Text(self.started_at.as_deref()?),
-            "threads" => Key::Number(self.threads? as f64),
-            "first_event_ns" => Key::Number(self.first_event_ns as f64),
-            "last_event_ns" => Key::Number(self.last_event_ns as f64),
-            "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
-            "minor_faults" => Key::Number(self.minor_faults as f64),
-            "major_faults" => Key::Number(self.major_faults as f64),
-            "switches_missed" => Key::Number(self.switches_missed as f64),
-            _ => Key::Number(self.values.column(column)?),
+            "pid" => SortKey::Number(self.pid.into()),
+            "start_ticks" => SortKey::Number(self.start_ticks as f64),
+            "tid" => SortKey::Number(self.tid.into()),
+            "image" => SortKey::Text(self.image.as_deref()?),
+            "image_id" => SortKey::Text(self.image_id.as_deref()?),
+            "comm" => SortKey::Text(&self.comm),
+            "state" => SortKey::Text(self.state),
+            "started_at" => SortKey::Text(self.started_at.as_deref()?),
+            "threads" => SortKey::Number(self.threads? as f64),
+            "first_event_ns" => SortKey::Number(self.first_event_ns as f64),
+            "last_event_ns" => SortKey::Number(self.last_event_ns as f64),
+            "unobserved_ns" => SortKey::Number(self.unobserved_ns as f64),
+            "minor_faults" => SortKey::Number(self.minor_faults as f64),
+            "major_faults" => SortKey::Number(self.major_faults as f64),
+            "switches_missed" => SortKey::Number(self.switches_missed as f64),
+            _ => SortKey::Number(self.values.column(column)?),
         })
     }
 

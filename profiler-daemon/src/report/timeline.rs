@@ -17,7 +17,7 @@ use super::{
     places::Places,
     query::{Moment, Scope, TimelineQuery, Window},
     scope::View,
-    table::{Columns, Key, Row, arrange},
+    table::{Columns, Row, SortKey, arrange},
     times::{WindowSpan, rfc3339},
     values::ClassValues,
 };
@@ -201,18 +201,18 @@ impl<W: Who> Columns for Line<W> {
 impl<W: Who> Row for Line<W> {
     const DEFAULT_SORT: &'static str = "elapsed_ns";
 
-    fn key(&self, column: &str) -> Option<Key<'_>> {
+    fn key(&self, column: &str) -> Option<SortKey<'_>> {
         let (number, start_ticks, _) = self.who.order();
         match column {
-            "pid" | "tid" => Some(Key::Number(number.into())),
-            "start_ticks" => Some(Key::Number(start_ticks as f64)),
-            "elapsed_ns" => Some(Key::Number(self.elapsed_ns as f64)),
-            "samples" => Some(Key::Number(self.samples as f64)),
+            "pid" | "tid" => Some(SortKey::Number(number.into())),
+            "start_ticks" => Some(SortKey::Number(start_ticks as f64)),
+            "elapsed_ns" => Some(SortKey::Number(self.elapsed_ns as f64)),
+            "samples" => Some(SortKey::Number(self.samples as f64)),
             _ => self
                 .who
                 .text(column)
-                .map(Key::Text)
-                .or_else(|| self.classes.column(column).map(Key::Number)),
+                .map(SortKey::Text)
+                .or_else(|| self.classes.column(column).map(SortKey::Number)),
         }
     }
 

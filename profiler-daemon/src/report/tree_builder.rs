@@ -20,14 +20,14 @@ use super::{
     identity::{Identity, functions_at},
     idle::idle_waits,
     member::Member,
-    merged_tree::{FOLDED, Function, Label, MergedTree, NO_FRAME, Standing, TellsFolded},
+    merged_tree::{FOLDED, Label, MergedTree, NO_FRAME, Standing, TellsFolded, TreeFunction},
     node::MergedNode,
     node::ROOT,
     product::Values,
-    query::Frames,
-    query::Sections,
+    query::FrameScope,
+    query::SectionMode,
     scope::View,
-    sections::Section,
+    sections::StackSection,
     strata::strata,
     walks::named_entry,
 };
@@ -51,22 +51,22 @@ enum Mode {
 
 /// What a merged tree shows.
 pub(super) struct TreeOptions<'n> {
-    pub(super) frames: Frames,
+    pub(super) frames: FrameScope,
     pub(super) label: Label<'n>,
     pub(super) folding: Folding,
-    pub(super) sections: Sections,
+    pub(super) sections: SectionMode,
     /// Whether the waits of threads that idle hang from a section of their own.
     pub(super) idle_apart: bool,
 }
 
 impl<'n> TreeOptions<'n> {
     /// All functions, not told apart by process.
-    pub(super) fn plain(frames: Frames, label: Label<'n>) -> Self {
+    pub(super) fn plain(frames: FrameScope, label: Label<'n>) -> Self {
         Self {
             frames,
             label,
             folding: Folding::default(),
-            sections: Sections::None,
+            sections: SectionMode::None,
             idle_apart: false,
         }
     }
@@ -182,7 +182,10 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
 
     /// The merged tree with totals.
     pub(super) fn finish(mut self) -> MergedTree<'n> {
-        let (is_whole, all_frames) = (self.earlier.is_empty(), self.shape.frames == Frames::All);
+        let (is_whole, all_frames) = (
+            self.earlier.is_empty(),
+            self.shape.frames == FrameScope::All,
+        );
         let shows_all = all_frames && self.shape.folding.is_empty();
         let tells_folded = match self.shape.label {
             _ if !is_whole => TellsFolded::Callers,
@@ -210,7 +213,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
                 self.tree.nodes[node as usize].own.add(values);
             }
         }
-        if self.shape.frames == Frames::All {
+        if self.shape.frames == FrameScope::All {
             let moves = self.divide_among_kernel_functions(&divided.values);
             divided.holdings.move_into_kernel(moves);
         }
@@ -339,7 +342,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
                 .push(place);
         }
         let folded = FOLDED.map(|name| {
-            let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed(NO_FRAME));
+            let remainder = TreeFunction::unknown(Cow::Borrowed(name), Standing::Unnamed(NO_FRAME));
             self.by_name.get(&Identity::of(&remainder)).copied()
         });
         let mut left = Vec::new();
@@ -400,7 +403,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     ) -> Vec<Option<u32>> {
         let nodes = member.account.nodes();
         let live = live(nodes, held);
-        let hide_kernel = self.shape.frames == Frames::User && !member.kernel_thread;
+        let hide_kernel = self.shape.frames == FrameScope::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![self.base; live.len()];
         let mut targets = vec![None; live.len()];
         let holds = |index: usize| {
@@ -431,21 +434,21 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     }
 
     fn idle_section(&mut self, member: &Member<'_>) -> u32 {
-        let idle = self.section_node(ROOT, Section::idle());
+        let idle = self.section_node(ROOT, StackSection::idle());
         self.section_below(idle, member)
     }
 
     fn section_below(&mut self, parent: u32, member: &Member<'_>) -> u32 {
-        match Section::of(member, self.shape.sections) {
+        match StackSection::of(member, self.shape.sections) {
             Some(section) => self.section_node(parent, section),
             None => parent,
         }
     }
 
-    fn section_node(&mut self, parent: u32, section: Section) -> u32 {
-        let function = self.function(Function {
+    fn section_node(&mut self, parent: u32, section: StackSection) -> u32 {
+        let function = self.function(TreeFunction {
             section: Some(section.clone()),
-            ..Function::unknown(Cow::Owned(section.name), Standing::PseudoFrame)
+            ..TreeFunction::unknown(Cow::Owned(section.name), Standing::PseudoFrame)
         });
         self.child(parent, function)
     }
@@ -506,7 +509,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         chain.fold(parent, |at, index| self.child(at, self.chains[index]))
     }
 
-    fn function(&mut self, function: Function<'n>) -> u32 {
+    fn function(&mut self, function: TreeFunction<'n>) -> u32 {
         let functions = &mut self.tree.functions;
         *self
             .by_name
@@ -530,7 +533,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             Label::Functions(_) | Label::Frames(_) | Label::Code(..) => name,
             Label::Modules(_) => "",
         };
-        let function = self.function(Function::unknown(Cow::Borrowed(name), standing));
+        let function = self.function(TreeFunction::unknown(Cow::Borrowed(name), standing));
         self.child(parent, function)
     }
 

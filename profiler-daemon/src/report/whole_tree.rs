@@ -5,7 +5,7 @@ use super::{
     merged_tree::{FoldedTime, Label, MergedTree, TellsFolded},
     names::Names,
     places::Places,
-    query::Frames,
+    query::FrameScope,
     scope::View,
     tree_builder::{TreeBuilder, TreeOptions},
 };
@@ -56,7 +56,7 @@ fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> FoldedTime {
     }
     let tree = MergedTree::new(
         view,
-        TreeOptions::plain(Frames::All, Label::Functions(names)),
+        TreeOptions::plain(FrameScope::All, Label::Functions(names)),
     );
     tree.folded()
 }

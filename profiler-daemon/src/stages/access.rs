@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::debug;
 
 use crate::collect::{
-    Answer, CollectorState, Command, Commander, Gone, MeasuredFunctions, TargetsRefused,
+    CollectorState, Command, Commander, Gone, MeasuredFunctions, Reply, TargetsRefused,
 };
 use crate::config::targets::Targets;
 use crate::processes::mappings::Place;
@@ -93,7 +93,7 @@ impl Access {
     /// [`Unanswered`].
     pub async fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(Answer<T>) -> Command,
+        command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Unanswered> {
         self.ask_within(PATIENCE, command).await
     }
@@ -105,7 +105,7 @@ impl Access {
     pub async fn ask_within<T: Send + 'static>(
         &self,
         patience: Duration,
-        command: impl FnOnce(Answer<T>) -> Command,
+        command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Unanswered> {
         let (answer, receiver) = oneshot::channel();
         self.commander.send(command(answer))?;

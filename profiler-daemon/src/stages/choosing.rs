@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::collect::{MoreFunctions, PlannedFunction, PlannedPoint, RefusedFunction};
-use crate::processes::source::{ProcFs, Source as _};
+use crate::processes::source::{ProcFs, ProcessSource as _};
 use crate::symbols::chosen::{Chosen, FilePoint, MAX_FUNCTIONS, NoChoice, Pattern, choose_within};
 use crate::sys::clock::thread_ns;
 use crate::sys::proc_fs;
@@ -29,7 +29,7 @@ pub enum Exits {
 }
 
 /// A file that a process has mapped as code, or is going to execute.
-pub struct Module {
+pub struct CodeFile {
     /// Its path, as that process sees it.
     pub path: String,
     /// The file.
@@ -137,7 +137,7 @@ impl Chooser {
 
     /// The files that a process has mapped as code and any pattern means; none where it is gone.
     #[must_use]
-    pub fn mapped(&self, pid: u32) -> Vec<Module> {
+    pub fn mapped(&self, pid: u32) -> Vec<CodeFile> {
         mapped(pid, |path| self.is_meant(path))
     }
 
@@ -151,7 +151,7 @@ impl Chooser {
     ///
     /// # Errors
     /// [`NotChosen`]; what was chosen of files before it is lost.
-    pub fn choose(&mut self, modules: Vec<Module>) -> Result<MoreFunctions, NotChosen> {
+    pub fn choose(&mut self, modules: Vec<CodeFile>) -> Result<MoreFunctions, NotChosen> {
         let mut more = MoreFunctions::default();
         for module in modules {
             let metadata = module.file.metadata();
@@ -239,7 +239,7 @@ impl Chooser {
 /// The files that a process has mapped as code and that are meant, by their paths; none where it is
 /// gone.
 #[must_use]
-pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<Module> {
+pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
     let identity = |path: &str| {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))
@@ -263,7 +263,7 @@ pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<Module> {
         // no pipe is opened.
         let (file, _) = ProcFs.open_mapped(pid, entry.start..entry.end)?;
         let metadata = file.metadata().ok()?;
-        Some(Module {
+        Some(CodeFile {
             path,
             is_program: program == Some((metadata.dev(), metadata.ino())),
             file,
@@ -283,8 +283,8 @@ fn planned_point(point: FilePoint) -> PlannedPoint {
 mod tests {
     use super::*;
 
-    fn own_program() -> Module {
-        Module {
+    fn own_program() -> CodeFile {
+        CodeFile {
             path: "/usr/bin/app".to_owned(),
             file: File::open("/proc/self/exe").unwrap(),
             is_program: true,

@@ -20,7 +20,7 @@ use crate::collect::{
 };
 use crate::config::targets::Targets;
 use crate::symbols::chosen::Pattern;
-use crate::symbols::spans::Endpoint;
+use crate::symbols::spans::SpanEndpoint;
 use crate::sys::clock::{monotonic_ns, unix_ns};
 use crate::sys::proc_fs;
 
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct InstrumentationRequest {
     /// What whoever asks calls it; may be empty.
     pub name: String,
     /// The functions.
@@ -127,7 +127,7 @@ impl Choosers {
             return Err(NotBegun::Unknown(pattern.text()));
         }
         match self.spans.missing_in_their_files().next() {
-            Some(missing @ Missing::End(_, Endpoint::Function(_))) => {
+            Some(missing @ Missing::End(_, SpanEndpoint::Function(_))) => {
                 Err(NotBegun::Unknown(named(missing)))
             }
             Some(missing) => Err(NotBegun::NoPoint(named(missing))),
@@ -150,7 +150,7 @@ fn named(missing: Missing<'_>) -> String {
 pub async fn preview(
     access: &Access,
     turns: &Turns,
-    wanted: Wanted,
+    wanted: InstrumentationRequest,
 ) -> Result<InstrumentationState, NotBegun> {
     let whom = wanted.whom.clone();
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::Costs { answer });
@@ -197,7 +197,7 @@ pub async fn preview(
 pub async fn begin(
     access: &Access,
     turns: &Turns,
-    wanted: Wanted,
+    wanted: InstrumentationRequest,
 ) -> Result<InstrumentationState, NotBegun> {
     let processes = meant(access, &wanted.whom).await?;
     let (choosers, looked, more) = choose(turns, &wanted, &processes).await?;
@@ -232,7 +232,7 @@ async fn meant(access: &Access, whom: &Targets) -> Result<Vec<(u32, u64)>, NotBe
 /// What is meant in what these processes have mapped.
 async fn choose(
     turns: &Turns,
-    wanted: &Wanted,
+    wanted: &InstrumentationRequest,
     processes: &[(u32, u64)],
 ) -> Result<(Choosers, Looked, MoreFunctions), NotBegun> {
     let turn = Arc::clone(&turns.0);

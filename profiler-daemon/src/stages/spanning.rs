@@ -10,11 +10,13 @@ use std::sync::Arc;
 use profiler_common::spans::{Argument, role};
 use thiserror::Error;
 
-use super::choosing::{MAX_ITEMS, MAX_POINT_FILES, Module, NotChosen};
+use super::choosing::{CodeFile, MAX_ITEMS, MAX_POINT_FILES, NotChosen};
 use crate::collect::{PlannedItem, PlannedPlace, Traced};
 use crate::symbols::chosen::{FilePoint, NoChoice};
-use crate::symbols::spans::{Endpoint, Key, SpanPlace, SpanText, UsdtText, argument_of, places};
-use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace};
+use crate::symbols::spans::{
+    SpanEndpoint, SpanKey, SpanPlace, SpanText, UsdtText, argument_of, places,
+};
+use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace, UsdtRefused};
 use crate::sys::clock::thread_ns;
 use crate::units::FileOffset;
 
@@ -68,7 +70,7 @@ pub enum Missing<'a> {
     /// A USDT point.
     Usdt(&'a UsdtText),
     /// Where a span starts or ends.
-    End(&'a SpanText, &'a Endpoint),
+    End(&'a SpanText, &'a SpanEndpoint),
 }
 
 impl Missing<'_> {
@@ -84,8 +86,8 @@ impl Missing<'_> {
     fn names_module(&self) -> bool {
         match self {
             Self::Usdt(text) => text.pattern.names_module(),
-            Self::End(_, Endpoint::Usdt(pattern)) => pattern.names_module(),
-            Self::End(_, Endpoint::Function(_)) => true,
+            Self::End(_, SpanEndpoint::Usdt(pattern)) => pattern.names_module(),
+            Self::End(_, SpanEndpoint::Function(_)) => true,
         }
     }
 }
@@ -201,7 +203,7 @@ impl SpanChooser {
     ///
     /// # Errors
     /// [`NotChosen`].
-    pub fn choose(&mut self, module: &Module) -> Result<Vec<PlannedItem>, NotChosen> {
+    pub fn choose(&mut self, module: &CodeFile) -> Result<Vec<PlannedItem>, NotChosen> {
         let unreadable = |error| NotChosen::Unreadable(module.path.clone(), error);
         let metadata = module.file.metadata().map_err(unreadable)?;
         let wanted: Vec<Sought> = self
@@ -241,7 +243,7 @@ impl SpanChooser {
 
     fn look(&self, file: &File, sought: Sought, found: &mut FoundPlaces) -> Result<(), NoChoice> {
         let (usdt, spans) = (&self.followed.usdt, &self.followed.spans);
-        let mut end = |end: &Endpoint, key: Key| {
+        let mut end = |end: &SpanEndpoint, key: SpanKey| {
             let (places, said) = places(file, end, key, self.left_ns)?;
             found.spans.push((sought, places, said));
             Ok(())
@@ -257,7 +259,12 @@ impl SpanChooser {
         }
     }
 
-    fn items(&mut self, module: &Module, file: &Arc<File>, found: FoundPlaces) -> Vec<PlannedItem> {
+    fn items(
+        &mut self,
+        module: &CodeFile,
+        file: &Arc<File>,
+        found: FoundPlaces,
+    ) -> Vec<PlannedItem> {
         let mut items = Vec::new();
         let place = |point: FilePoint, semaphore, roles, argument| PlannedPlace {
             module: module.path.as_str().into(),
@@ -358,8 +365,8 @@ impl SpanChooser {
 }
 
 /// Where to probe a place of a USDT point, and where the argument is whose values are taken.
-fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argument), String> {
-    let probed = of.point.clone().map_err(|why| why.to_string())?;
+fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argument), UsdtRefused> {
+    let probed = of.point.clone()?;
     let value = argument.map_or(Ok(Argument::NONE), |number| argument_of(of, number))?;
     Ok((probed, value))
 }
@@ -375,8 +382,8 @@ mod tests {
         SpanChooser::new(followed.expect("few, with names of their own"), u64::MAX)
     }
 
-    fn own_program() -> Module {
-        Module {
+    fn own_program() -> CodeFile {
+        CodeFile {
             path: "/usr/bin/app".to_owned(),
             file: File::open("/proc/self/exe").expect("this program"),
             is_program: true,

@@ -8,14 +8,15 @@ use super::{
     file_tables::{Binding, Deadline, FileTables, SymbolEntry, TooSlow},
     names::Unnamed,
 };
+use crate::units::ModuleAddress;
 
 /// A symbol, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
+pub(super) struct NamedSymbol {
     /// As linkers write it.
     pub(super) name: Rc<str>,
-    /// Virtual address where it begins.
-    pub(super) address: u64,
+    /// Where it begins.
+    pub(super) address: ModuleAddress,
     /// 0 where it is not known.
     pub(super) size_bytes: u64,
 }
@@ -42,7 +43,7 @@ struct AliasCandidate {
     name: Rc<str>,
     is_old: bool,
     binding: Binding,
-    address: u64,
+    address: ModuleAddress,
     size_bytes: u64,
 }
 
@@ -73,11 +74,11 @@ impl AliasCandidate {
 
 /// A place that no symbol with a size was found for.
 struct OpenPlace {
-    place: u64,
+    place: ModuleAddress,
     /// The innermost function around it.
     around: Option<AliasCandidate>,
     /// Where the last function before it begins.
-    last_start: u64,
+    last_start: ModuleAddress,
 }
 
 /// Corrects what the symbolizer found at these addresses: the best known one of all names, and no
@@ -85,12 +86,12 @@ struct OpenPlace {
 pub(super) fn correct(
     tables: &FileTables,
     file: &File,
-    addresses: &[u64],
-    answers: &mut [Result<Symbol, Unnamed>],
+    addresses: &[ModuleAddress],
+    answers: &mut [Result<NamedSymbol, Unnamed>],
     deadline: Deadline,
 ) -> Result<(), TooSlow> {
-    let mut known: Vec<(u64, u64, Option<AliasCandidate>)> = Vec::new();
-    let mut open: Vec<u64> = Vec::new();
+    let mut known: Vec<(ModuleAddress, u64, Option<AliasCandidate>)> = Vec::new();
+    let mut open: Vec<ModuleAddress> = Vec::new();
     for (address, answer) in addresses.iter().zip(&*answers) {
         match answer {
             Ok(symbol) if symbol.size_bytes > 0 => {
@@ -112,14 +113,14 @@ pub(super) fn correct(
         .map(|place| OpenPlace {
             place,
             around: None,
-            last_start: 0,
+            last_start: ModuleAddress::ZERO,
         })
         .collect();
     tables.each_symbol(file, deadline, |symbol| {
         look_at(symbol, file, &mut known, &mut open);
     })?;
     // So far each knows only of functions that begin between the place before it and itself.
-    let mut last_start = 0;
+    let mut last_start = ModuleAddress::ZERO;
     for place in &mut open {
         last_start = place.last_start.max(last_start);
         place.last_start = last_start;
@@ -149,7 +150,7 @@ pub(super) fn correct(
 fn look_at(
     symbol: &SymbolEntry,
     file: &File,
-    known: &mut [(u64, u64, Option<AliasCandidate>)],
+    known: &mut [(ModuleAddress, u64, Option<AliasCandidate>)],
     open: &mut [OpenPlace],
 ) {
     let mut read = None;
@@ -195,16 +196,16 @@ fn look_at(
 }
 
 /// What is at a place for which no symbol with a size was found.
-fn close(tables: &FileTables, open: &OpenPlace, answer: &mut Result<Symbol, Unnamed>) {
+fn close(tables: &FileTables, open: &OpenPlace, answer: &mut Result<NamedSymbol, Unnamed>) {
     if let Some(around) = &open.around {
-        *answer = Ok(Symbol {
+        *answer = Ok(NamedSymbol {
             name: Rc::clone(&around.name),
             address: around.address,
             size_bytes: around.size_bytes,
         });
         return;
     }
-    let reaches = |symbol: &Symbol| {
+    let reaches = |symbol: &NamedSymbol| {
         let code = tables.code_at(symbol.address);
         code.is_some_and(|code| open.place < code.end) && open.last_start <= symbol.address
     };

@@ -112,11 +112,12 @@ fn bytes_of(key: &NameKey, named: &Named) -> usize {
 mod tests {
     use super::*;
     use crate::symbols::names::{FunctionKind, FunctionName};
+    use crate::units::ModuleOffset;
 
     fn place(offset: u64) -> Place {
         Place {
             module: ModuleId(4),
-            offset,
+            offset: ModuleOffset::new(offset),
         }
     }
 

@@ -86,9 +86,9 @@ impl Pattern {
     }
 
     /// Is a function of that name meant, at that address?
-    fn is_of_function(&self, raw: &str, readable: &str, address: u64) -> bool {
+    fn is_of_function(&self, raw: &str, readable: &str, address: ModuleAddress) -> bool {
         if let Some(wanted) = self.function.strip_prefix("+0x") {
-            return u64::from_str_radix(wanted, 16) == Ok(address);
+            return u64::from_str_radix(wanted, 16) == Ok(address.get());
         }
         let plain = without_version(raw);
         let is = |name: &str| matches(&self.function, name);
@@ -155,7 +155,7 @@ pub struct Chosen {
     /// Virtual address.
     pub address: ModuleAddress,
     /// Where it is entered and left, or why it cannot be measured.
-    pub points: Result<ChosenPoints, Refused>,
+    pub points: Result<ChosenPoints, NotMeasurable>,
 }
 
 /// See [`points::Points`].
@@ -169,7 +169,7 @@ pub struct ChosenPoints {
 
 /// Why a function cannot be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum NotMeasurable {
     /// The loader calls it to choose the function.
     #[error("it is chosen when the program starts (ifunc); name the implementation")]
     ChosenAtStart,
@@ -217,7 +217,7 @@ struct KnownAddress {
     /// Readable names, with what they are ranked by: not more than [`MAX_NAMES`].
     names: Vec<(Binding, String)>,
     /// Address and size of its code elsewhere: not more than [`MAX_PARTS`].
-    parts: Vec<(u64, u64)>,
+    parts: Vec<(ModuleAddress, u64)>,
 }
 
 impl KnownAddress {
@@ -251,8 +251,8 @@ pub fn choose_within(
     let deadline = Deadline::after(budget_ns.min(BUDGET_NS));
     // Where functions begin, and how long they are. Names are kept of those alone that are meant: a
     // file may claim millions, each as long as it likes.
-    let mut starts: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut meant: BTreeMap<u64, KnownAddress> = BTreeMap::new();
+    let mut starts: BTreeMap<ModuleAddress, u64> = BTreeMap::new();
+    let mut meant: BTreeMap<ModuleAddress, KnownAddress> = BTreeMap::new();
     let mut count = 0;
     let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
@@ -284,7 +284,7 @@ pub fn choose_within(
         return Ok(Vec::new());
     }
     // Their other names, and their other parts.
-    let of_name: HashMap<String, u64> = meant
+    let of_name: HashMap<String, ModuleAddress> = meant
         .iter()
         .flat_map(|(address, known)| known.names.iter().map(|(_, name)| (name.clone(), *address)))
         .collect();
@@ -324,11 +324,11 @@ pub fn choose_within(
 
 /// Where functions begin, in order, each with the one of those before it that reaches furthest:
 /// its begin and its end.
-struct Starts(Vec<(u64, Option<(u64, u64)>)>);
+struct Starts(Vec<(ModuleAddress, Option<(ModuleAddress, ModuleAddress)>)>);
 
 impl Starts {
-    fn of(sizes: &BTreeMap<u64, u64>) -> Self {
-        let mut furthest: Option<(u64, u64)> = None;
+    fn of(sizes: &BTreeMap<ModuleAddress, u64>) -> Self {
+        let mut furthest: Option<(ModuleAddress, ModuleAddress)> = None;
         let each = sizes.iter().map(|(start, size_bytes)| {
             let before = furthest;
             let end = start.saturating_add(*size_bytes);
@@ -341,14 +341,14 @@ impl Starts {
     }
 
     /// The first function that begins between the two.
-    fn first_within(&self, address: u64, end: u64) -> Option<u64> {
+    fn first_within(&self, address: ModuleAddress, end: ModuleAddress) -> Option<ModuleAddress> {
         let next = self.0.partition_point(|(start, _)| *start <= address);
         let (start, _) = self.0.get(next)?;
         (*start < end).then_some(*start)
     }
 
     /// A function that begins before the address and ends behind it.
-    fn covering(&self, address: u64) -> Option<u64> {
+    fn covering(&self, address: ModuleAddress) -> Option<ModuleAddress> {
         let at = self.0.partition_point(|(start, _)| *start < address);
         let (start, end) = match self.0.get(at) {
             Some((_, before)) => (*before)?,
@@ -369,7 +369,7 @@ fn chosen(
     file: &File,
     tables: &FileTables,
     starts: &Starts,
-    address: u64,
+    address: ModuleAddress,
     known: &KnownAddress,
 ) -> Chosen {
     let mut names = known.names.clone();
@@ -381,7 +381,7 @@ fn chosen(
     Chosen {
         name: names.next().unwrap_or_default(),
         aliases: names.collect(),
-        address: ModuleAddress::new(address),
+        address,
         points: points_of(file, tables, starts, address, known),
     }
 }
@@ -390,33 +390,36 @@ fn points_of(
     file: &File,
     tables: &FileTables,
     starts: &Starts,
-    address: u64,
+    address: ModuleAddress,
     known: &KnownAddress,
-) -> Result<ChosenPoints, Refused> {
+) -> Result<ChosenPoints, NotMeasurable> {
     if known.chosen_at_start {
-        return Err(Refused::ChosenAtStart);
+        return Err(NotMeasurable::ChosenAtStart);
     }
-    let of = |address: u64, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), Refused> {
-        if size_bytes == 0 {
-            return Err(Refused::NoSize);
-        }
-        let end = address.checked_add(size_bytes).ok_or(Refused::NoCode)?;
-        if let Some(other) = starts.first_within(address, end) {
-            return Err(Refused::Overlaps(other - address));
-        }
-        if let Some(other) = starts.covering(address) {
-            return Err(Refused::Within(address - other));
-        }
-        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
-        if size > MAX_FUNCTION_BYTES {
-            return Err(NoProbe::TooLong(size).into());
-        }
-        tables
-            .code_bytes(file, address, size)
-            .ok_or(Refused::NoCode)
-    };
+    let of =
+        |address: ModuleAddress, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), NotMeasurable> {
+            if size_bytes == 0 {
+                return Err(NotMeasurable::NoSize);
+            }
+            let end = address
+                .checked_add(size_bytes)
+                .ok_or(NotMeasurable::NoCode)?;
+            if let Some(other) = starts.first_within(address, end) {
+                return Err(NotMeasurable::Overlaps(other - address));
+            }
+            if let Some(other) = starts.covering(address) {
+                return Err(NotMeasurable::Within(address - other));
+            }
+            let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+            if size > MAX_FUNCTION_BYTES {
+                return Err(NoProbe::TooLong(size).into());
+            }
+            tables
+                .code_bytes(file, address, size)
+                .ok_or(NotMeasurable::NoCode)
+        };
     let (code, offset) = of(address, known.size_bytes)?;
-    let ranges: Vec<Range<u64>> = known
+    let ranges: Vec<Range<ModuleAddress>> = known
         .parts
         .iter()
         .map(|(start, size)| *start..start.saturating_add(*size))
@@ -426,7 +429,7 @@ fn points_of(
     } else {
         points::find(&code, address, &ranges)?
     };
-    let in_file = |from: u64, at: FileOffset| {
+    let in_file = |from: ModuleAddress, at: FileOffset| {
         move |point: &Point| FilePoint {
             offset: at + (point.address - from),
             stepped: point.stepped,

@@ -32,7 +32,7 @@ pub(in crate::symbols) fn check(file: &File) {
         // It is as long as any of its symbols says.
         let mut size_bytes = 0;
         let mut take = |symbol: &SymbolEntry| {
-            if symbol.address == function.address.get() {
+            if symbol.address == function.address {
                 size_bytes = symbol.size_bytes.max(size_bytes);
             }
         };
@@ -40,7 +40,7 @@ pub(in crate::symbols) fn check(file: &File) {
         if read.is_err() {
             return;
         }
-        let own = borders(file, &tables, function.address.get(), size_bytes);
+        let own = borders(file, &tables, function.address, size_bytes);
         assert!(
             own.contains(&points.entry.offset),
             "{points:?} of {function:?}"
@@ -59,7 +59,7 @@ pub(in crate::symbols) fn check(file: &File) {
 fn borders(
     file: &File,
     tables: &FileTables,
-    address: u64,
+    address: ModuleAddress,
     size_bytes: u64,
 ) -> BTreeSet<FileOffset> {
     let size = usize::try_from(size_bytes.min(MAX_FUNCTION_BYTES as u64)).unwrap_or_default();

@@ -56,7 +56,7 @@ fn any_text_is_meant_by_a_star() {
 fn names_as_people_type_them() {
     let meant = |function: &str, raw: &str| {
         let readable = demangle(raw);
-        pattern(&format!("app:{function}")).is_of_function(raw, &readable, 0x10)
+        pattern(&format!("app:{function}")).is_of_function(raw, &readable, ModuleAddress::new(0x10))
     };
     assert!(meant("parse", "parse.constprop.0"));
     assert!(meant("parse", "parse.isra.0.part.1"));
@@ -127,7 +127,7 @@ fn functions_of_the_c_library() {
     let malloc = one("malloc");
     assert_eq!(malloc.name, "malloc");
     assert!(malloc.points.unwrap().exits.is_ok());
-    assert_eq!(one("memmove").points, Err(Refused::ChosenAtStart));
+    assert_eq!(one("memmove").points, Err(NotMeasurable::ChosenAtStart));
     let all = pattern("libc:*");
     assert!(matches!(choose(&file, &[&all]), Err(NoChoice::TooMany(count)) if count > 1000));
 }
@@ -169,8 +169,8 @@ fn functions_within_others_are_refused() {
         points.collect::<HashMap<_, _>>()
     };
     let found = points(false);
-    assert_eq!(found["one"], Err(Refused::Overlaps(2)));
-    assert_eq!(found["two"], Err(Refused::Within(2)));
+    assert_eq!(found["one"], Err(NotMeasurable::Overlaps(2)));
+    assert_eq!(found["two"], Err(NotMeasurable::Within(2)));
     assert!(found["a.b"].as_ref().unwrap().exits.is_ok());
     let found = points(true);
     assert_eq!(found["a.b"].as_ref().unwrap().exits, Err(NoExits::Go));

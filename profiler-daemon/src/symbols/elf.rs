@@ -25,7 +25,7 @@ use blazesym::symbolize::{
 };
 
 use super::{
-    aliases::{self, Symbol, without_version},
+    aliases::{self, NamedSymbol, without_version},
     debug_files::DebugFile,
     demangle::{MAX_NAME_BYTES, demangle},
     file_tables::{Deadline, FileTables, TooSlow},
@@ -67,16 +67,37 @@ const PIECE_NS: u64 = 20_000_000;
 pub(super) struct FoundFunction {
     /// Readable name.
     pub(super) name: Box<str>,
-    /// Start, virtual address in the file.
-    pub(super) address: u64,
+    /// Where it begins.
+    pub(super) address: ModuleAddress,
+}
+
+/// The address of what is in no segment: no function is there.
+pub(super) const NO_ADDRESS: ModuleAddress = ModuleAddress::new(u64::MAX);
+
+/// Places in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FilePlaces<'a> {
+    /// In the file itself: of one that is mapped.
+    Offsets(&'a [FileOffset]),
+    /// Where the file, or the one that it was taken out of, is loaded.
+    Addresses(&'a [ModuleAddress]),
+}
+
+impl FilePlaces<'_> {
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::Offsets(offsets) => offsets.len(),
+            Self::Addresses(addresses) => addresses.len(),
+        }
+    }
 }
 
 /// A file that belongs to a module.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// The one that is mapped. Places in it are file offsets.
+    /// The one that is mapped.
     Own(Arc<ModuleFile>),
-    /// The one with what was taken out of it. Places in it are virtual addresses.
+    /// The one with what was taken out of it: places in it are addresses.
     Debug(ModuleId, Arc<DebugFile>),
 }
 
@@ -141,10 +162,10 @@ struct LoadedFile {
 struct NameQuery {
     /// The address that is looked up: of the place itself, or of what chooses the function that is
     /// jumped to from there.
-    address: u64,
+    address: ModuleAddress,
     /// The begin of the jump that the place is in.
-    jump: Option<u64>,
-    answer: Result<Symbol, Unnamed>,
+    jump: Option<ModuleAddress>,
+    answer: Result<NamedSymbol, Unnamed>,
 }
 
 /// Finds names in files.
@@ -205,7 +226,7 @@ impl ElfNames {
     pub(super) fn names(
         &mut self,
         part: Part,
-        places: &[u64],
+        places: FilePlaces<'_>,
         now_ns: MonoNs,
     ) -> Vec<Result<FoundFunction, Unnamed>> {
         let id = part.id();
@@ -242,8 +263,7 @@ impl ElfNames {
         let found = match tables {
             Some(tables) => self.corrected(&part, &tables, places, allowed_ns),
             None => {
-                let by_offset = matches!(part, Part::Own(_));
-                let symbols = self.looked_up(&part, by_offset, places, Deadline::after(allowed_ns));
+                let symbols = self.looked_up(&part, places, Deadline::after(allowed_ns));
                 symbols.map(|symbols| {
                     symbols
                         .into_iter()
@@ -261,23 +281,23 @@ impl ElfNames {
         &mut self,
         part: &Part,
         tables: &FileTables,
-        places: &[u64],
+        places: FilePlaces<'_>,
         allowed_ns: u64,
     ) -> Result<Vec<Result<FoundFunction, Unnamed>>, Unnamed> {
         let deadline = Deadline::after(allowed_ns);
-        let address = |place: &u64| match part {
-            // What is in no segment is at no address.
-            Part::Own(_) => tables
-                .address(FileOffset::new(*place))
-                .map_or(u64::MAX, ModuleAddress::get),
-            Part::Debug(..) => *place,
+        let addresses: Vec<ModuleAddress> = match places {
+            FilePlaces::Offsets(offsets) => {
+                let address = |offset: &FileOffset| tables.address(*offset).unwrap_or(NO_ADDRESS);
+                offsets.iter().map(address).collect()
+            }
+            FilePlaces::Addresses(addresses) => addresses.to_vec(),
         };
-        let result = self.questions(part, tables, places.iter().map(address), deadline);
+        let result = self.questions(part, tables, addresses, deadline);
         let mut questions = self.in_time(part, result)?;
         let is_open = |question: &&mut NameQuery| question.answer == Err(Unnamed::Pending);
         let open = questions.iter_mut().filter(is_open);
-        let addresses: Vec<u64> = open.map(|question| question.address).collect();
-        let mut symbols = self.looked_up(part, false, &addresses, deadline)?;
+        let addresses: Vec<ModuleAddress> = open.map(|question| question.address).collect();
+        let mut symbols = self.looked_up(part, FilePlaces::Addresses(&addresses), deadline)?;
         let deadline = Deadline::after(allowed_ns / 2);
         let result = aliases::correct(tables, part.file(), &addresses, &mut symbols, deadline);
         self.in_time(part, result)?;
@@ -293,10 +313,11 @@ impl ElfNames {
         &mut self,
         part: &Part,
         tables: &FileTables,
-        addresses: impl Iterator<Item = u64>,
+        addresses: Vec<ModuleAddress>,
         deadline: Deadline,
     ) -> Result<Vec<NameQuery>, TooSlow> {
         addresses
+            .into_iter()
             .map(|address| {
                 let is_jump = tables
                     .code_at(address)
@@ -315,11 +336,14 @@ impl ElfNames {
                         (Some(start), Err(Unnamed::Pending), chooser)
                     }
                     Some((start, Target::Symbol(number))) => {
-                        let symbol = tables.loader_name(part.file(), number).map(|name| Symbol {
-                            name,
-                            address: start,
-                            size_bytes: 0,
-                        });
+                        let symbol =
+                            tables
+                                .loader_name(part.file(), number)
+                                .map(|name| NamedSymbol {
+                                    name,
+                                    address: start,
+                                    size_bytes: 0,
+                                });
                         (Some(start), symbol.ok_or(Unnamed::NoSymbolThere), address)
                     }
                 };
@@ -362,14 +386,13 @@ impl ElfNames {
         })
     }
 
-    /// What the symbolizer knows of these file offsets, or virtual addresses.
+    /// What the symbolizer knows of these places.
     fn looked_up(
         &mut self,
         part: &Part,
-        by_offset: bool,
-        places: &[u64],
+        places: FilePlaces<'_>,
         deadline: Deadline,
-    ) -> Result<Vec<Result<Symbol, Unnamed>>, Unnamed> {
+    ) -> Result<Vec<Result<NamedSymbol, Unnamed>>, Unnamed> {
         let mut source = source::Elf::new(part.path());
         source.debug_syms = false;
         let source = Source::Elf(source);
@@ -390,12 +413,16 @@ impl ElfNames {
                 answers.resize(places.len(), Err(why));
                 break;
             }
-            let rest = &places[answers.len()..];
-            let some = &rest[..piece.min(rest.len())];
-            let input = if by_offset {
-                Input::FileOffset(some)
-            } else {
-                Input::VirtOffset(some)
+            let some = answers.len()..places.len().min(answers.len() + piece);
+            let numbers: Vec<u64> = match places {
+                FilePlaces::Offsets(offsets) => offsets[some].iter().map(|at| at.get()).collect(),
+                FilePlaces::Addresses(addresses) => {
+                    addresses[some].iter().map(|at| at.get()).collect()
+                }
+            };
+            let input = match places {
+                FilePlaces::Offsets(_) => Input::FileOffset(&*numbers),
+                FilePlaces::Addresses(_) => Input::VirtOffset(&*numbers),
             };
             let result = bus_guard::while_guarded(|| {
                 catch_unwind(AssertUnwindSafe(|| {
@@ -405,7 +432,7 @@ impl ElfNames {
                 }))
             });
             match result {
-                Ok(Ok(found)) if found.len() == some.len() => answers.extend(found),
+                Ok(Ok(found)) if found.len() == numbers.len() => answers.extend(found),
                 Ok(_) => return Err(Unnamed::Unreadable),
                 Err(_) => {
                     self.panics += 1;
@@ -497,7 +524,7 @@ impl NameQuery {
 }
 
 impl FoundFunction {
-    fn of(symbol: Symbol) -> Self {
+    fn of(symbol: NamedSymbol) -> Self {
         Self {
             address: symbol.address,
             name: demangle(without_version(&symbol.name)),
@@ -505,7 +532,7 @@ impl FoundFunction {
     }
 
     /// The jump to this function that begins there.
-    fn jumped_to_from(self, start: u64) -> Self {
+    fn jumped_to_from(self, start: ModuleAddress) -> Self {
         const JUMP: &str = "@plt";
         let mut name = String::from(self.name);
         name.truncate(name.floor_char_boundary(MAX_NAME_BYTES - JUMP.len()));
@@ -517,11 +544,11 @@ impl FoundFunction {
     }
 }
 
-fn answer(symbolized: &Symbolized<'_>) -> Result<Symbol, Unnamed> {
+fn answer(symbolized: &Symbolized<'_>) -> Result<NamedSymbol, Unnamed> {
     match symbolized {
-        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(Symbol {
+        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(NamedSymbol {
             name: (&*symbol.name).into(),
-            address: symbol.addr,
+            address: ModuleAddress::new(symbol.addr),
             size_bytes: symbol.size.map_or(0, |bytes| bytes as u64),
         }),
         Symbolized::Sym(_) => Err(Unnamed::NoSymbolThere),

@@ -47,12 +47,18 @@ fn debug(file: File) -> Part {
     Part::Debug(ModuleId(7), Arc::new(debug))
 }
 
-/// Names and where they begin.
+/// Names and where they begin, at file offsets of a mapped file, and at addresses of another.
 fn names(part: Part, places: &[u64]) -> Vec<Result<(String, u64), Unnamed>> {
+    let offsets: Vec<FileOffset> = places.iter().copied().map(FileOffset::new).collect();
+    let addresses: Vec<ModuleAddress> = places.iter().copied().map(ModuleAddress::new).collect();
+    let places = match part {
+        Part::Own(_) => FilePlaces::Offsets(&offsets),
+        Part::Debug(..) => FilePlaces::Addresses(&addresses),
+    };
     let found = ElfNames::new().names(part, places, MonoNs::ZERO);
     let found = found.into_iter();
     found
-        .map(|found| found.map(|found| (found.name.into(), found.address)))
+        .map(|found| found.map(|found| (found.name.into(), found.address.get())))
         .collect()
 }
 
@@ -204,16 +210,17 @@ fn tables_that_take_too_long() {
     ];
     let file = program(&[0xc3; 1024], &sections);
     for offset in [CODE_OFFSET + 16, CODE_OFFSET + 512] {
+        let offset = FileOffset::new(offset);
         let mut names = ElfNames::new();
         names.give_no_time(true);
         let part = own(memory_file(&file).unwrap());
         assert_eq!(
-            names.names(part.clone(), &[offset], MonoNs::ZERO),
+            names.names(part.clone(), FilePlaces::Offsets(&[offset]), MonoNs::ZERO),
             [Err(Unnamed::TooSlow)]
         );
         names.give_no_time(false);
         assert_eq!(
-            names.names(part, &[offset], MonoNs::ZERO),
+            names.names(part, FilePlaces::Offsets(&[offset]), MonoNs::ZERO),
             [Err(Unnamed::TooSlow)]
         );
     }

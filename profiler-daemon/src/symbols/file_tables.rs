@@ -7,7 +7,7 @@ use std::{fs::File, rc::Rc};
 use super::demangle::MAX_NAME_BYTES;
 use crate::{
     elf::{
-        self, Bytes, ElfFile, LE, Pod, Program, ReadAt as _, Relocation, Section, Symbol,
+        self, ElfFile, FileRange, LE, Pod, Program, ReadAt as _, Relocation, Section, Symbol,
         SymbolVersion, address_of, code_offset, loaded_offset, writable_segments_at,
     },
     sys::clock::thread_ns,
@@ -44,8 +44,8 @@ impl Deadline {
 }
 
 /// The text that begins there; `None` where it does not end, is too long, or is none.
-fn text(strings: Bytes, file: &File, at: u32) -> Option<Rc<str>> {
-    let rest = Bytes {
+fn text(strings: FileRange, file: &File, at: u32) -> Option<Rc<str>> {
+    let rest = FileRange {
         offset: strings.offset.checked_add(at.into())?,
         size_bytes: strings.size_bytes.checked_sub(at.into())?,
     };
@@ -57,7 +57,7 @@ fn text(strings: Bytes, file: &File, at: u32) -> Option<Rc<str>> {
 
 /// Gives each entry of a table to `take`, with its number.
 fn each_entry<T: Pod>(
-    table: Bytes,
+    table: FileRange,
     file: &File,
     deadline: Deadline,
     mut take: impl FnMut(u64, &T),
@@ -88,16 +88,16 @@ pub(super) enum Binding {
 /// A symbol table and what belongs to it.
 #[derive(Clone, Copy, Debug)]
 struct SymbolTable {
-    symbols: Bytes,
-    strings: Bytes,
+    symbols: FileRange,
+    strings: FileRange,
     /// Two bytes for each symbol.
-    versions: Bytes,
+    versions: FileRange,
 }
 
 /// A symbol that stands for code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SymbolEntry {
-    pub(super) address: u64,
+    pub(super) address: ModuleAddress,
     pub(super) size_bytes: u64,
     pub(super) binding: Binding,
     /// Whether it is said to be a function, rather than some place.
@@ -118,7 +118,7 @@ impl SymbolEntry {
             _ => return None,
         };
         (symbol.st_shndx.get(LE) != elf::SHN_UNDEF).then(|| Self {
-            address: symbol.st_value.get(LE),
+            address: ModuleAddress::new(symbol.st_value.get(LE)),
             size_bytes: symbol.st_size.get(LE),
             binding: match symbol.st_bind() {
                 elf::STB_LOCAL => Binding::Local,
@@ -134,7 +134,7 @@ impl SymbolEntry {
     }
 
     /// The first address behind it.
-    pub(super) fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> ModuleAddress {
         self.address.saturating_add(self.size_bytes)
     }
 
@@ -158,11 +158,11 @@ impl SymbolEntry {
 
 /// A section of code.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Code {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(super) struct CodeSection {
+    pub(super) start: ModuleAddress,
+    pub(super) end: ModuleAddress,
     /// Its bytes, if it consists of jumps to functions of elsewhere.
-    pub(super) jumps: Option<Bytes>,
+    pub(super) jumps: Option<FileRange>,
     /// Whether these jumps are followed by no room for another instruction, unless they begin with
     /// a mark of their own.
     pub(super) short: bool,
@@ -175,17 +175,17 @@ const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 #[derive(Debug)]
 pub(super) struct FileTables {
     programs: Box<[Program]>,
-    code: Box<[Code]>,
+    code: Box<[CodeSection]>,
     /// Those of the linker and of the loader.
     symbols: [SymbolTable; 2],
     /// What the loader fills in.
-    relocations: [Bytes; 2],
+    relocations: [FileRange; 2],
     /// Whether Go's runtime finds its functions in it.
     pub(super) has_go: bool,
     /// Notes of USDT points.
-    usdt_notes: Option<Bytes>,
+    usdt_notes: Option<FileRange>,
     /// The address of the section that moves with what these notes name.
-    usdt_base: Option<u64>,
+    usdt_base: Option<ModuleAddress>,
 }
 
 impl FileTables {
@@ -198,9 +198,9 @@ impl FileTables {
             let name = JUMP_SECTIONS
                 .iter()
                 .find(|name| sections.is_named(section, name));
-            Code {
-                start: section.address.get(),
-                end: section.end().get(),
+            CodeSection {
+                start: section.address,
+                end: section.end(),
                 jumps: name.map(|_| section.bytes()),
                 short: name == Some(&".plt.got"),
             }
@@ -220,9 +220,7 @@ impl FileTables {
             relocations: [".rela.plt", ".rela.dyn"].map(bytes),
             has_go: GO_TABLES.iter().any(|name| sections.find(name).is_some()),
             usdt_notes: sections.find(".note.stapsdt").map(Section::bytes),
-            usdt_base: sections
-                .find(".stapsdt.base")
-                .map(|base| base.address.get()),
+            usdt_base: sections.find(".stapsdt.base").map(|base| base.address),
         })
     }
 
@@ -236,29 +234,37 @@ impl FileTables {
     pub(super) fn code_bytes(
         &self,
         file: &File,
-        address: u64,
+        address: ModuleAddress,
         size: usize,
     ) -> Option<(Vec<u8>, FileOffset)> {
-        let offset = code_offset(&self.programs, ModuleAddress::new(address), size as u64)?;
+        let offset = code_offset(&self.programs, address, size as u64)?;
         let mut bytes = vec![0; size];
         file.read_at(offset, &mut bytes).then_some((bytes, offset))
     }
 
     /// Where so many bytes at this virtual address are in the file, and whether the program has
     /// them in no other writable memory besides; `None` where they are not loaded from it.
-    pub(super) fn data_offset(&self, address: u64, size_bytes: u64) -> Option<(FileOffset, bool)> {
-        let offset = loaded_offset(&self.programs, ModuleAddress::new(address), size_bytes)?;
+    pub(super) fn data_offset(
+        &self,
+        address: ModuleAddress,
+        size_bytes: u64,
+    ) -> Option<(FileOffset, bool)> {
+        let offset = loaded_offset(&self.programs, address, size_bytes)?;
         Some((offset, writable_segments_at(&self.programs, offset) == 1))
     }
 
     /// The notes of USDT points, as many bytes of them as may be, and where the section is that
     /// moves with what they name; `None` where there are none.
-    pub(super) fn usdt_notes(&self, file: &File, at_most: usize) -> Option<(Vec<u8>, Option<u64>)> {
+    pub(super) fn usdt_notes(
+        &self,
+        file: &File,
+        at_most: usize,
+    ) -> Option<(Vec<u8>, Option<ModuleAddress>)> {
         Some((self.usdt_notes?.read(file, at_most)?, self.usdt_base))
     }
 
     /// The section of code that an address is in; of several the one that consists of jumps.
-    pub(super) fn code_at(&self, address: u64) -> Option<&Code> {
+    pub(super) fn code_at(&self, address: ModuleAddress) -> Option<&CodeSection> {
         let mut around = self
             .code
             .iter()
@@ -268,7 +274,7 @@ impl FileTables {
     }
 
     /// The sections that consist of jumps.
-    pub(super) fn jumps(&self) -> impl Iterator<Item = (&Code, Bytes)> {
+    pub(super) fn jumps(&self) -> impl Iterator<Item = (&CodeSection, FileRange)> {
         self.code
             .iter()
             .filter_map(|code| Some((code, code.jumps?)))

@@ -11,7 +11,7 @@ use super::{
     chosen,
     debug_files::{DebugFile, Has, build_id_path, debug_link},
     demangle::{MAX_NAME_BYTES, demangle},
-    elf::{ElfNames, Part},
+    elf::{ElfNames, FilePlaces, Part},
     kallsyms::Kallsyms,
     lines, perf_map, usdt,
 };
@@ -22,7 +22,7 @@ use crate::{
         module::{FileIdentity, ModuleId},
     },
     sys::memory_file::memory_file,
-    units::MonoNs,
+    units::{FileOffset, ModuleAddress, MonoNs, VirtualAddress},
     unwind::{
         fuzzing::split,
         made_files::{CODE_ADDRESS, MadeSection, program},
@@ -124,12 +124,16 @@ fn check_names(file: &[u8]) {
     let debug = Part::Debug(module, Arc::new(debug));
     let beginnings = (0..64).map(|part| 0x1000 + part * 8);
     let offsets = beginnings.chain((0..64).map(|part| part * size_bytes / 64));
-    let offsets: Vec<u64> = offsets.collect();
-    let addresses: Vec<u64> = (0..64).map(|part| CODE_ADDRESS + part * 16).collect();
+    let offsets: Vec<FileOffset> = offsets.map(FileOffset::new).collect();
+    let addresses = (0..64).map(|part| ModuleAddress::new(CODE_ADDRESS + part * 16));
+    let addresses: Vec<ModuleAddress> = addresses.collect();
     let mut names = ElfNames::new();
     panics_may_be_caught();
-    for (part, places) in [(own, offsets), (debug, addresses)] {
-        let found = names.names(part, &places, MonoNs::ZERO);
+    for (part, places) in [
+        (own, FilePlaces::Offsets(&offsets)),
+        (debug, FilePlaces::Addresses(&addresses)),
+    ] {
+        let found = names.names(part, places, MonoNs::ZERO);
         assert_eq!(found.len(), places.len());
         for found in found.into_iter().flatten() {
             assert!(!found.name.is_empty() && found.name.len() <= MAX_NAME_BYTES);
@@ -177,7 +181,7 @@ pub(crate) fn debug_lines(input: &[u8]) {
         }
     });
     panics_may_be_caught();
-    lines::fuzzing::check(&file, addresses);
+    lines::fuzzing::check(&file, addresses.map(ModuleAddress::new));
 }
 
 /// A program file; or, where it is none, a section with notes of USDT points, which is put into one
@@ -220,6 +224,7 @@ pub(crate) fn perf_map(text: &[u8]) {
 pub(crate) fn kernel_names(mut text: &[u8]) {
     let names = Kallsyms::read(&mut text).expect("bytes can be read");
     for address in [0, 1, 0xffff_ffff_8000_0000, 0xffff_ffff_c000_0000, u64::MAX] {
+        let address = VirtualAddress::new(address);
         let Some(found) = names.find(address) else {
             continue;
         };

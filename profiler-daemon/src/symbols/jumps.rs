@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, fs::File};
 
-use super::file_tables::{Code, Deadline, FileTables, TooSlow};
+use super::file_tables::{CodeSection, Deadline, FileTables, TooSlow};
 use crate::elf::{self, LE, Relocation};
+use crate::units::ModuleAddress;
 
 /// Most bytes looked at of one section.
 const MAX_SECTION_BYTES: usize = 1 << 20;
@@ -24,12 +25,12 @@ pub(super) enum Target {
     /// A function of that number among the symbols of the loader.
     Symbol(u32),
     /// Whatever the function at this address answers when the program is loaded.
-    ChosenBy(u64),
+    ChosenBy(ModuleAddress),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct JumpEntry {
-    start: u64,
+    start: ModuleAddress,
     size_bytes: u64,
     target: Option<Target>,
 }
@@ -49,7 +50,7 @@ impl Jumps {
     ) -> Result<Self, TooSlow> {
         let mut jumps = Self::default();
         // By the word that they jump through, and by the number of their relocation.
-        let mut through: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut through: BTreeMap<ModuleAddress, Vec<usize>> = BTreeMap::new();
         let mut bound_by: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (code, bytes) in tables.jumps() {
             let Some(bytes) = bytes.read(file, MAX_SECTION_BYTES) else {
@@ -57,8 +58,9 @@ impl Jumps {
             };
             deadline.check()?;
             let size_bytes = entry_bytes(code, &bytes);
-            for (start, entry) in (code.start..)
+            for (start, entry) in (code.start.get()..)
                 .step_by(size_bytes)
+                .map(ModuleAddress::new)
                 .zip(bytes.chunks_exact(size_bytes))
                 .take(MAX_ENTRIES - jumps.entries.len())
             {
@@ -81,7 +83,7 @@ impl Jumps {
         }
         tables.each_relocation(file, deadline, |number, relocation| {
             if let Some(target) = target(relocation) {
-                let by_word = through.get(&relocation.r_offset.get(LE));
+                let by_word = through.get(&ModuleAddress::new(relocation.r_offset.get(LE)));
                 let by_number = number.and_then(|number| bound_by.get(&number));
                 for index in by_word.into_iter().chain(by_number).flatten() {
                     jumps.entries[*index].target.get_or_insert(target);
@@ -101,7 +103,7 @@ impl Jumps {
 
     /// Where the entry around an address begins, and what it jumps to; `None` where that is not
     /// known.
-    pub(super) fn find(&self, address: u64) -> Option<(u64, Target)> {
+    pub(super) fn find(&self, address: ModuleAddress) -> Option<(ModuleAddress, Target)> {
         let behind = self.entries.partition_point(|entry| entry.start <= address);
         let entry = self.entries.get(behind.checked_sub(1)?)?;
         (address - entry.start < entry.size_bytes).then_some((entry.start, entry.target?))
@@ -109,7 +111,7 @@ impl Jumps {
 }
 
 /// How long the entries of a section are: 16 bytes, and 8 where there is nothing but the jump.
-fn entry_bytes(code: &Code, bytes: &[u8]) -> usize {
+fn entry_bytes(code: &CodeSection, bytes: &[u8]) -> usize {
     if code.short && !bytes.starts_with(&LANDING) {
         8
     } else {
@@ -119,12 +121,13 @@ fn entry_bytes(code: &Code, bytes: &[u8]) -> usize {
 
 /// The words that an entry may jump through. Bytes of another instruction may look like a jump, but
 /// no relocation is where that leads.
-fn words(start: u64, entry: &[u8]) -> impl Iterator<Item = u64> {
+fn words(start: ModuleAddress, entry: &[u8]) -> impl Iterator<Item = ModuleAddress> {
     let jumps = entry.windows(6).zip(0_u64..);
     jumps.filter_map(move |(bytes, at)| {
         let displacement = bytes.strip_prefix(&JUMP)?.try_into().ok()?;
         let next = start.wrapping_add(at + 6);
-        Some(next.wrapping_add_signed(i32::from_le_bytes(displacement).into()))
+        let distance = i64::from(i32::from_le_bytes(displacement));
+        Some(next.wrapping_add(distance.cast_unsigned()))
     })
 }
 
@@ -142,7 +145,7 @@ fn target(relocation: &Relocation) -> Option<Target> {
     match (relocation.r_type(LE, false), symbol) {
         (elf::R_X86_64_IRELATIVE, 0) => {
             let chooser = relocation.r_addend.get(LE).cast_unsigned();
-            Some(Target::ChosenBy(chooser))
+            Some(Target::ChosenBy(ModuleAddress::new(chooser)))
         }
         (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, 1..) => Some(Target::Symbol(symbol)),
         _ => None,

@@ -4,6 +4,8 @@
 
 use std::io::{self, BufRead};
 
+use crate::units::VirtualAddress;
+
 /// Most functions kept; a kernel with all modules loaded has about 250 000.
 const MAX_FUNCTIONS: usize = 1_000_000;
 /// Most bytes of names kept.
@@ -18,7 +20,7 @@ const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Kallsyms {
     /// Start addresses, sorted, no two equal.
-    starts: Vec<u64>,
+    starts: Vec<VirtualAddress>,
     /// For each start, where its name begins in `text`.
     names: Vec<u32>,
     /// Each name with its module, if any, ended by a line end.
@@ -34,7 +36,7 @@ pub struct KernelFunction<'a> {
     /// Kernel module it belongs to; `bpf` for kernel programs.
     pub module: Option<&'a str>,
     /// First address.
-    pub start: u64,
+    pub start: VirtualAddress,
 }
 
 impl Kallsyms {
@@ -55,7 +57,7 @@ impl Kallsyms {
     /// Reading failed.
     pub fn read(lines: &mut impl BufRead) -> io::Result<Self> {
         use io::Read as _;
-        let mut found: Vec<(u64, u8, u32)> = Vec::new();
+        let mut found: Vec<(VirtualAddress, u8, u32)> = Vec::new();
         let mut text = String::new();
         let mut zeros = false;
         let mut line = Vec::new();
@@ -74,7 +76,7 @@ impl Kallsyms {
             else {
                 continue;
             };
-            if address == 0 {
+            if address == VirtualAddress::ZERO {
                 zeros = true;
                 continue;
             }
@@ -120,14 +122,14 @@ impl Kallsyms {
     /// Memory held, bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.starts.capacity() * size_of::<u64>()
+        self.starts.capacity() * size_of::<VirtualAddress>()
             + self.names.capacity() * size_of::<u32>()
             + self.text.capacity()
     }
 
     /// The function an address is in.
     #[must_use]
-    pub fn find(&self, address: u64) -> Option<KernelFunction<'_>> {
+    pub fn find(&self, address: VirtualAddress) -> Option<KernelFunction<'_>> {
         let at = self
             .starts
             .partition_point(|start| *start <= address)
@@ -153,12 +155,12 @@ impl Kallsyms {
     }
 }
 
-type SymbolLine<'a> = (u64, (u8, &'a str), Option<&'a str>);
+type SymbolLine<'a> = (VirtualAddress, (u8, &'a str), Option<&'a str>);
 
 /// Text symbols only.
 fn parse_line(line: &str) -> Option<SymbolLine<'_>> {
     let mut words = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let address = VirtualAddress::new(u64::from_str_radix(words.next()?, 16).ok()?);
     let kind = *words.next()?.as_bytes().first()?;
     if !matches!(kind, b't' | b'T' | b'w' | b'W') {
         return None;
@@ -205,15 +207,16 @@ mod tests {
              bad line\nffffffffc0002000 t\n",
         );
         assert_eq!(table.len(), 3);
-        let name = |address| table.find(address).map(|function| function.name);
+        let find = |address| table.find(VirtualAddress::new(address));
+        let name = |address| find(address).map(|function| function.name);
         assert_eq!(name(0xffff_ffff_8100_0000), Some("plain"));
         assert_eq!(name(0xffff_ffff_8100_0900), Some("plain"));
         assert_eq!(name(0xffff_ffff_8100_1001), Some("helper"));
         assert_eq!(name(0xffff_ffff_80ff_ffff), None);
         assert_eq!(name(0xffff_ffff_a000_0000), None);
-        let hook = table.find(0xffff_ffff_c000_1010).unwrap();
+        let hook = find(0xffff_ffff_c000_1010).unwrap();
         assert_eq!(
-            (hook.module, hook.start),
+            (hook.module, hook.start.get()),
             (Some("nf_tables"), 0xffff_ffff_c000_1000)
         );
     }

@@ -9,7 +9,7 @@ use crate::processes::{
     mappings::Place,
     module::{Module, ModuleId, ModuleKind},
 };
-use crate::units::ModuleAddress;
+use crate::units::{ModuleAddress, ModuleOffset};
 
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl Named {
     /// functions one after the other.
     #[must_use]
     pub fn unnamed(place: Place, module: &Module, reason: Unnamed) -> Self {
-        let is_one = place.module == ModuleId::UNKNOWN && place.offset == 0
+        let is_one = place.module == ModuleId::UNKNOWN && place.offset == ModuleOffset::ZERO
             || module.kind == ModuleKind::Jit && reason == Unnamed::Jit;
         let name = if is_one {
             module.name.clone()
@@ -133,14 +133,14 @@ mod tests {
         let module = Module::named("/usr/lib/libfoo.so.1", ModuleKind::User);
         let place = Place {
             module: ModuleId(5),
-            offset: 0x12f0,
+            offset: ModuleOffset::new(0x12f0),
         };
         let named = Named::unnamed(place, &module, Unnamed::NoSymbols);
         assert_eq!(&*named.function.name, "libfoo.so.1+0x12f0");
         assert!(!named.function.known && named.function.kind == FunctionKind::User);
         let jit = Place {
             module: ModuleId::JIT,
-            offset: 0x7f00,
+            offset: ModuleOffset::new(0x7f00),
         };
         let jit_named = Named::unnamed(jit, &Module::named("[jit]", ModuleKind::Jit), Unnamed::Jit);
         assert_eq!(&*jit_named.function.name, "[jit]");

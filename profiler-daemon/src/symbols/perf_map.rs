@@ -10,7 +10,7 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc}
 
 use super::names::{FunctionKind, FunctionName, Unnamed};
 use crate::processes::{files::ModuleFile, module::ModuleId};
-use crate::units::{ModuleAddress, MonoNs};
+use crate::units::{ModuleAddress, MonoNs, VirtualAddress};
 
 /// Most bytes read of one file. Beyond that, what was written first is left out.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -39,7 +39,7 @@ struct Map {
     text: Box<[u8]>,
     functions: Vec<MapEntry>,
     /// Where functions begin and end, in order, none twice.
-    bounds: Vec<u64>,
+    bounds: Vec<VirtualAddress>,
     /// For each of these, whose addresses follow up to the next one: an index of `functions`, or
     /// [`NOBODY`].
     owners: Vec<u32>,
@@ -49,8 +49,8 @@ struct Map {
 
 #[derive(Clone, Copy, Debug)]
 struct MapEntry {
-    start: u64,
-    end: u64,
+    start: VirtualAddress,
+    end: VirtualAddress,
     name: (u32, u32),
 }
 
@@ -68,7 +68,7 @@ impl Map {
             end = start;
         }
         let bounds = functions.iter().flat_map(|each| [each.start, each.end]);
-        let mut bounds: Vec<u64> = bounds.collect();
+        let mut bounds: Vec<VirtualAddress> = bounds.collect();
         bounds.sort_unstable();
         bounds.dedup();
         bounds.shrink_to_fit();
@@ -86,11 +86,11 @@ impl Map {
     fn held_bytes(&self) -> usize {
         self.text.len()
             + self.functions.capacity() * size_of::<MapEntry>()
-            + self.bounds.capacity() * size_of::<u64>()
+            + self.bounds.capacity() * size_of::<VirtualAddress>()
             + self.owners.capacity() * size_of::<u32>()
     }
 
-    fn find(&self, address: u64) -> Option<FunctionName> {
+    fn find(&self, address: VirtualAddress) -> Option<FunctionName> {
         let behind = self.bounds.partition_point(|bound| *bound <= address);
         let owner = *self.owners.get(behind.checked_sub(1)?)?;
         let function = self.functions.get(owner as usize)?;
@@ -107,7 +107,7 @@ impl Map {
                     }
                 })
                 .collect(),
-            address: Some(ModuleAddress::new(function.start)),
+            address: Some(ModuleAddress::of_address(function.start)),
             kind: FunctionKind::Jit,
             known: true,
         })
@@ -117,7 +117,7 @@ impl Map {
 /// Gives each piece between two bounds to the first function that covers it. Each piece is given
 /// once and then stepped over, so this takes about as many steps as there are functions and pieces,
 /// however much they overlap.
-fn owners(functions: &[MapEntry], bounds: &[u64]) -> Vec<u32> {
+fn owners(functions: &[MapEntry], bounds: &[VirtualAddress]) -> Vec<u32> {
     let mut owners = vec![NOBODY; bounds.len()];
     // For each piece, one at or behind it before which none is free; for a free one, itself.
     let mut next_free: Vec<u32> = (0..=bounds.len()).map(index).collect();
@@ -163,6 +163,7 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<MapEntry> {
         (line.get(behind) == Some(&b' ')).then_some((value, behind + 1))
     };
     let (address, at) = number(0)?;
+    let address = VirtualAddress::new(address);
     let (size, at) = number(at)?;
     let name = line.get(at..)?.trim_ascii();
     if name.is_empty() || size == 0 || size > MAX_FUNCTION_BYTES {
@@ -206,7 +207,7 @@ impl PerfMaps {
     pub(super) fn names(
         &mut self,
         file: &Arc<ModuleFile>,
-        addresses: &[u64],
+        addresses: &[VirtualAddress],
         now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let size_bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
@@ -233,7 +234,7 @@ impl PerfMaps {
             return vec![Err(Unnamed::Jit); addresses.len()];
         };
         loaded.used_ns = now_ns;
-        let find = |address: &u64| loaded.map.find(*address).ok_or(Unnamed::Jit);
+        let find = |address: &VirtualAddress| loaded.map.find(*address).ok_or(Unnamed::Jit);
         addresses.iter().map(find).collect()
     }
 
@@ -281,7 +282,7 @@ fn read(file: &File, size_bytes: u64) -> Vec<u8> {
 /// What reads the file, for `crate::fuzzing`.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing {
-    use super::{MAX_NAME_BYTES, Map, parse_line};
+    use super::{MAX_NAME_BYTES, Map, ModuleAddress, parse_line};
 
     /// Finds at each bound what a search through all lines from the last to the first finds.
     pub(in crate::symbols) fn check(text: &[u8]) {
@@ -304,8 +305,8 @@ pub(super) mod fuzzing {
             let found = map.find(address);
             if !map.cut {
                 let start = found.as_ref().and_then(|found| found.address);
-                let start = start.map(|start| start.get());
-                assert_eq!(start, expected.map(|line| line.start), "{address:#x}");
+                let expected = expected.map(|line| ModuleAddress::of_address(line.start));
+                assert_eq!(start, expected, "{address:#x}");
             }
             if let Some(found) = found {
                 // Bytes that are no text become three.

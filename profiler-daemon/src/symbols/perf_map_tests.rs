@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 fn name(map: &Map, address: u64) -> Option<String> {
-    map.find(address).map(|function| function.name.to_string())
+    let function = map.find(VirtualAddress::new(address));
+    function.map(|function| function.name.to_string())
 }
 
 #[test]
@@ -28,7 +29,8 @@ fn later_lines_hold_and_nonsense_is_passed_over() {
     );
     assert_eq!(name(&map, 0x105f).as_deref(), Some("inner\u{fffd}[31m"));
     assert_eq!(
-        map.find(0x1060).map(|function| function.address),
+        map.find(VirtualAddress::new(0x1060))
+            .map(|function| function.address),
         Some(Some(ModuleAddress::new(0x1000)))
     );
     assert_eq!(name(&map, 0x200f).as_deref(), Some("last"));
@@ -102,7 +104,11 @@ fn large_files_go() {
                 modified_unix_ns: 0,
             },
         });
-        let names = maps.names(&file, &[0x1000, 0x1010], MonoNs::new(number));
+        let names = maps.names(
+            &file,
+            &[0x1000, 0x1010].map(VirtualAddress::new),
+            MonoNs::new(number),
+        );
         assert!(names[0].is_ok() && names[1].is_err());
     }
     let held: usize = maps.loaded.values().map(|each| each.map.held_bytes()).sum();
@@ -124,6 +130,7 @@ proptest! {
     #[test]
     fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..400), address in any::<u64>()) {
         let map = Map::parse(text);
-        prop_assert!(map.find(address).is_none_or(|function| function.name.len() <= 3 * MAX_NAME_BYTES));
+        let found = map.find(VirtualAddress::new(address));
+        prop_assert!(found.is_none_or(|function| function.name.len() <= 3 * MAX_NAME_BYTES));
     }
 }

@@ -8,7 +8,7 @@ use profiler_common::spans::Argument;
 use thiserror::Error;
 
 use super::chosen::{self, FilePoint, NoChoice, NotAPattern, Pattern};
-use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace};
+use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace, UsdtRefused};
 use crate::units::FileOffset;
 
 /// Arguments that may be named: 0 to this, not included. A function has so many in registers.
@@ -42,14 +42,14 @@ impl FromStr for UsdtText {
 
 /// Where a span starts or ends: `MODULE:FUNCTION`, or `usdt:[MODULE:]PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum SpanEndpoint {
     /// At the entries of functions.
     Function(Pattern),
     /// At USDT points.
     Usdt(UsdtPattern),
 }
 
-impl FromStr for Endpoint {
+impl FromStr for SpanEndpoint {
     type Err = NotTraceable;
 
     fn from_str(text: &str) -> Result<Self, NotTraceable> {
@@ -60,7 +60,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for SpanEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Function(pattern) => f.write_str(&pattern.text()),
@@ -69,7 +69,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl Endpoint {
+impl SpanEndpoint {
     /// The path, where it is a whole one without `*`.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
@@ -91,14 +91,14 @@ impl Endpoint {
 
 /// What the start and the end of one span have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum SpanKey {
     /// They are in the same thread.
     Thread,
     /// The same argument has the same value, in the same process.
     Argument(u8),
 }
 
-impl FromStr for Key {
+impl FromStr for SpanKey {
     type Err = NotTraceable;
 
     fn from_str(text: &str) -> Result<Self, NotTraceable> {
@@ -109,7 +109,7 @@ impl FromStr for Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for SpanKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread => f.write_str("tid"),
@@ -124,11 +124,11 @@ pub struct SpanText {
     /// What it is called.
     pub name: String,
     /// Where it starts.
-    pub start: Endpoint,
+    pub start: SpanEndpoint,
     /// Where it ends.
-    pub end: Endpoint,
+    pub end: SpanEndpoint,
     /// What they have in common.
-    pub key: Key,
+    pub key: SpanKey,
 }
 
 impl SpanText {
@@ -236,17 +236,17 @@ pub struct SpanPlace {
 /// [`NoChoice`].
 pub fn places(
     file: &File,
-    endpoint: &Endpoint,
-    key: Key,
+    endpoint: &SpanEndpoint,
+    key: SpanKey,
     budget_ns: u64,
 ) -> Result<(Vec<SpanPlace>, Vec<String>), NoChoice> {
     let mut places = Vec::new();
     let mut said = Vec::new();
     match endpoint {
-        Endpoint::Function(pattern) => {
+        SpanEndpoint::Function(pattern) => {
             let key = match key {
-                Key::Thread => Some(Argument::THREAD),
-                Key::Argument(number) => Argument::of_function(number.into()),
+                SpanKey::Thread => Some(Argument::THREAD),
+                SpanKey::Argument(number) => Argument::of_function(number.into()),
             };
             for chosen in chosen::choose_within(file, &[pattern], budget_ns)? {
                 match (chosen.points, key) {
@@ -260,15 +260,14 @@ pub fn places(
                 }
             }
         }
-        Endpoint::Usdt(pattern) => {
+        SpanEndpoint::Usdt(pattern) => {
             for chosen in usdt::choose_within(file, &[pattern], budget_ns)? {
                 for place in &chosen.places {
                     let key = match key {
-                        Key::Thread => Ok(Argument::THREAD),
-                        Key::Argument(number) => argument_of(place, number),
+                        SpanKey::Thread => Ok(Argument::THREAD),
+                        SpanKey::Argument(number) => argument_of(place, number),
                     };
-                    let point = place.point.clone().map_err(|why| why.to_string());
-                    match point.and_then(|point| Ok((point, key?))) {
+                    match place.point.clone().and_then(|point| Ok((point, key?))) {
                         Ok((point, key)) => {
                             places.push(SpanPlace {
                                 point,
@@ -299,17 +298,15 @@ pub fn places(
 /// An argument of a place.
 ///
 /// # Errors
-/// A sentence: it has none of that number, or what is said of it is not understood.
-pub fn argument_of(place: &UsdtPlace, number: u8) -> Result<Argument, String> {
+/// It has none of that number, or what is said of it is not understood.
+pub fn argument_of(place: &UsdtPlace, number: u8) -> Result<Argument, UsdtRefused> {
     match place.arguments.get(usize::from(number)) {
         Some(Some(argument)) => Ok(*argument),
-        Some(None) => Err(format!(
-            "its arg{number} is no integer in a register or in memory"
-        )),
-        None => Err(format!(
-            "it has {} arguments, no arg{number}",
-            place.arguments.len()
-        )),
+        Some(None) => Err(UsdtRefused::NoInteger(number)),
+        None => Err(UsdtRefused::NoArgument {
+            count: place.arguments.len(),
+            number,
+        }),
     }
 }
 
@@ -333,10 +330,10 @@ mod tests {
         assert_eq!(span.end.to_string(), "usdt:app:app:done");
         assert_eq!(
             (span.key, span.key.to_string()),
-            (Key::Argument(1), "arg1".to_owned())
+            (SpanKey::Argument(1), "arg1".to_owned())
         );
         let by_thread: SpanText = "a=./b:c,b:d,tid".parse().expect("a span");
-        assert_eq!(by_thread.key, Key::Thread);
+        assert_eq!(by_thread.key, SpanKey::Thread);
         assert!(by_thread.start.is_of_module("/usr/bin/b"));
         for wrong in [
             "",

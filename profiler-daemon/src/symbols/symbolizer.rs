@@ -16,7 +16,7 @@ use std::{
 use super::{
     cache::NameCache,
     debug_files::DebugFiles,
-    elf::{ElfNames, Part},
+    elf::{ElfNames, FilePlaces, NO_ADDRESS, Part},
     kallsyms::Kallsyms,
     names::{FunctionName, Named, Unnamed},
     perf_map::PerfMaps,
@@ -32,9 +32,7 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
-    units::FileOffset,
-    units::ModuleAddress,
-    units::MonoNs,
+    units::{FileOffset, ModuleAddress, ModuleOffset, MonoNs, VirtualAddress},
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -299,7 +297,7 @@ impl NameWorker {
             if Instant::now() >= until {
                 return;
             }
-            let offsets: Vec<u64> = indexes
+            let offsets: Vec<ModuleOffset> = indexes
                 .iter()
                 .map(|index| requests[*index].place.offset)
                 .collect();
@@ -341,27 +339,31 @@ impl NameWorker {
     fn find(
         &mut self,
         request: &Request,
-        offsets: &[u64],
+        offsets: &[ModuleOffset],
         now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let kind = request.module.kind;
+        let addresses =
+            || -> Vec<VirtualAddress> { offsets.iter().map(|offset| offset.in_memory()).collect() };
         match kind {
             ModuleKind::Unknown => vec![Err(Unnamed::UnknownModule); offsets.len()],
             ModuleKind::Jit => match &request.file {
-                Some(file) => self.perf_maps.names(file, offsets, now_ns),
+                Some(file) => self.perf_maps.names(file, &addresses(), now_ns),
                 None => vec![Err(Unnamed::Jit); offsets.len()],
             },
             ModuleKind::Kernel | ModuleKind::KernelModule => {
-                self.find_in_kernel(kind, offsets, now_ns)
+                self.find_in_kernel(kind, &addresses(), now_ns)
             }
             ModuleKind::User | ModuleKind::Vdso => {
                 let Some(file) = &request.file else {
                     return vec![Err(Unnamed::NoFile); offsets.len()];
                 };
-                let found = self.find_in_files(request, file, offsets, now_ns);
+                let offsets: Vec<FileOffset> =
+                    offsets.iter().map(|offset| offset.in_file()).collect();
+                let found = self.find_in_files(request, file, &offsets, now_ns);
                 let function = |found: super::elf::FoundFunction| FunctionName {
                     name: found.name,
-                    address: Some(ModuleAddress::new(found.address)),
+                    address: Some(found.address),
                     kind: kind.into(),
                     known: true,
                 };
@@ -375,7 +377,7 @@ impl NameWorker {
         &mut self,
         request: &Request,
         file: &Arc<ModuleFile>,
-        offsets: &[u64],
+        offsets: &[FileOffset],
         now_ns: MonoNs,
     ) -> Vec<Result<super::elf::FoundFunction, Unnamed>> {
         let own = Part::Own(Arc::clone(file));
@@ -383,22 +385,20 @@ impl NameWorker {
         let facts = facts.filter(|facts| !facts.has.symbols);
         let debug = facts.as_ref().and_then(|facts| facts.debug.as_ref());
         let (Some(facts), Some(debug)) = (&facts, debug.filter(|debug| debug.has.symbols)) else {
-            return self.elf.names(own, offsets, now_ns);
+            return self.elf.names(own, FilePlaces::Offsets(offsets), now_ns);
         };
         // What is in no segment is at no address that the other file knows.
-        let address = |offset: &u64| {
-            facts
-                .address(FileOffset::new(*offset))
-                .map_or(u64::MAX, ModuleAddress::get)
-        };
-        let addresses: Vec<u64> = offsets.iter().map(address).collect();
+        let address = |offset: &FileOffset| facts.address(*offset).unwrap_or(NO_ADDRESS);
+        let addresses: Vec<ModuleAddress> = offsets.iter().map(address).collect();
         let part = Part::Debug(request.place.module, Arc::clone(debug));
-        let mut found = self.elf.names(part, &addresses, now_ns);
+        let mut found = self
+            .elf
+            .names(part, FilePlaces::Addresses(&addresses), now_ns);
         let lacking = found.iter().enumerate().filter(|(_, name)| name.is_err());
         let lacking: Vec<usize> = lacking.map(|(index, _)| index).collect();
         if !lacking.is_empty() {
-            let left: Vec<u64> = lacking.iter().map(|index| offsets[*index]).collect();
-            let names = self.elf.names(own, &left, now_ns);
+            let left: Vec<FileOffset> = lacking.iter().map(|index| offsets[*index]).collect();
+            let names = self.elf.names(own, FilePlaces::Offsets(&left), now_ns);
             for (index, name) in lacking.into_iter().zip(names) {
                 found[index] = name;
             }
@@ -424,7 +424,7 @@ impl NameWorker {
     fn find_in_kernel(
         &mut self,
         kind: ModuleKind,
-        addresses: &[u64],
+        addresses: &[VirtualAddress],
         now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let missing = |kernel: &Kallsyms| {
@@ -454,7 +454,7 @@ impl NameWorker {
             }
         }
         let kernel = self.kernel.get_or_insert_default();
-        let name = |address: &u64| {
+        let name = |address: &VirtualAddress| {
             if kernel.restricted() {
                 return Err(Unnamed::Restricted);
             }
@@ -471,7 +471,7 @@ impl NameWorker {
             };
             Ok(FunctionName {
                 name: super::demangle::demangle(&name),
-                address: Some(ModuleAddress::new(function.start)),
+                address: Some(ModuleAddress::of_address(function.start)),
                 kind: kind.into(),
                 known: true,
             })

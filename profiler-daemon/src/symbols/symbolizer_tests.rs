@@ -98,7 +98,10 @@ fn file_request(path: &std::path::Path, offset: u64) -> Request {
     };
     let module = ModuleId(9);
     Request {
-        place: Place { module, offset },
+        place: Place {
+            module,
+            offset: ModuleOffset::new(offset),
+        },
         module: Arc::new(Module::named("/x/broken.so", ModuleKind::User)),
         file: Some(Arc::new(ModuleFile {
             module,
@@ -181,7 +184,7 @@ fn kernel_function() {
     let request = Request {
         place: Place {
             module: ModuleId::KERNEL,
-            offset: address + 4,
+            offset: ModuleOffset::new(address + 4),
         },
         module: Arc::new(Module::named("[kernel]", ModuleKind::Kernel)),
         file: None,
@@ -210,7 +213,7 @@ fn deleted_file() {
         .request(a_function_of_this_test as fn() -> usize as usize)
         .place
         .offset;
-    let request = file_request(&copy, offset);
+    let request = file_request(&copy, offset.get());
     fs::remove_file(&copy).unwrap();
     let named = name(&mut worker(), request);
     assert!(
@@ -389,7 +392,7 @@ fn thread_answers() {
     let jit = Request {
         place: Place {
             module: ModuleId::JIT,
-            offset: 0x1234,
+            offset: ModuleOffset::new(0x1234),
         },
         module: own.processes.modules().share(ModuleId::JIT),
         file: None,

@@ -141,7 +141,7 @@ pub struct UsdtPlace {
 /// What is to be known of a place with a semaphore that cannot be raised.
 pub const UNRAISED: &str = "its semaphore is not raised, because the file has it on a page of two segments, where the kernel would raise something else: a program that looks at the semaphore passes it by";
 
-/// Why a place cannot be probed.
+/// Why a place cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UsdtRefused {
     /// It is not in the part of the file that is mapped as code.
@@ -155,6 +155,17 @@ pub enum UsdtRefused {
         "no symbol says where its function begins, and it is no nop: it may be within an instruction"
     )]
     NoFunction,
+    /// The argument that is asked for is not understood.
+    #[error("its arg{0} is no integer in a register or in memory")]
+    NoInteger(u8),
+    /// It has no such argument.
+    #[error("it has {count} arguments, no arg{number}")]
+    NoArgument {
+        /// How many it has.
+        count: usize,
+        /// The number that is asked for.
+        number: u8,
+    },
     /// It cannot be probed.
     #[error(transparent)]
     NoProbe(#[from] NoProbe),
@@ -163,9 +174,9 @@ pub enum UsdtRefused {
 /// One note, its addresses already moved to where the linker has put them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
-    location: u64,
-    /// 0: none.
-    semaphore: u64,
+    location: ModuleAddress,
+    /// Address 0: none.
+    semaphore: ModuleAddress,
     provider: String,
     name: String,
     arguments: String,
@@ -226,8 +237,8 @@ fn functions_around(
     tables: &FileTables,
     deadline: Deadline,
     notes: &[Note],
-) -> Result<BTreeMap<u64, u64>, NoChoice> {
-    let mut locations: Vec<u64> = notes.iter().map(|note| note.location).collect();
+) -> Result<BTreeMap<ModuleAddress, ModuleAddress>, NoChoice> {
+    let mut locations: Vec<ModuleAddress> = notes.iter().map(|note| note.location).collect();
     locations.sort_unstable();
     locations.dedup();
     let mut around = BTreeMap::new();
@@ -246,10 +257,15 @@ fn functions_around(
     Ok(around)
 }
 
-fn place(file: &File, tables: &FileTables, function: Option<u64>, note: &Note) -> UsdtPlace {
+fn place(
+    file: &File,
+    tables: &FileTables,
+    function: Option<ModuleAddress>,
+    note: &Note,
+) -> UsdtPlace {
     let mut is_unraised = false;
     let semaphore = match note.semaphore {
-        0 => Ok(None),
+        ModuleAddress::ZERO => Ok(None),
         address => match tables.data_offset(address, 2) {
             Some((offset, is_alone)) if offset.get().is_multiple_of(2) => {
                 is_unraised = !is_alone;
@@ -260,7 +276,7 @@ fn place(file: &File, tables: &FileTables, function: Option<u64>, note: &Note) -
     };
     let point = point(file, tables, function, note.location);
     UsdtPlace {
-        address: ModuleAddress::new(note.location),
+        address: note.location,
         point: semaphore.clone().and(point),
         semaphore: semaphore.unwrap_or_default(),
         is_unraised,
@@ -272,13 +288,15 @@ fn place(file: &File, tables: &FileTables, function: Option<u64>, note: &Note) -
 fn point(
     file: &File,
     tables: &FileTables,
-    function: Option<u64>,
-    location: u64,
+    function: Option<ModuleAddress>,
+    location: ModuleAddress,
 ) -> Result<FilePoint, UsdtRefused> {
     // Near the end of the code there may be fewer bytes than the longest instruction has.
-    let read = |address: u64| {
-        let longest = location.checked_add(MAX_INSTRUCTION_BYTES)?;
-        let ends = (location + 1..=longest).rev();
+    let read = |address: ModuleAddress| {
+        location.checked_add(MAX_INSTRUCTION_BYTES)?;
+        let ends = (1..=MAX_INSTRUCTION_BYTES)
+            .rev()
+            .map(|bytes| location + bytes);
         ends.map(|end| usize::try_from(end - address).unwrap_or(usize::MAX))
             .filter(|size| *size <= MAX_FUNCTION_BYTES)
             .find_map(|size| tables.code_bytes(file, address, size))
@@ -307,18 +325,18 @@ fn point(
 
 /// The notes of a section; `base`: where the section `.stapsdt.base` is now, if there is one. Ends
 /// where the bytes make no sense.
-fn notes(bytes: &[u8], base: Option<u64>) -> impl Iterator<Item = Note> {
+fn notes(bytes: &[u8], base: Option<ModuleAddress>) -> impl Iterator<Item = Note> {
     let notes = elf::notes(bytes).take(MAX_NOTES);
     let ours = notes.filter(|note| note.name_bytes() == NOTE_OWNER && note.n_type(LE) == NOTE_TYPE);
     ours.filter_map(move |ours| note(ours.desc(), base))
 }
 
 /// What a description says. `None` if that is nothing.
-fn note(description: &[u8], base: Option<u64>) -> Option<Note> {
+fn note(description: &[u8], base: Option<ModuleAddress>) -> Option<Note> {
     let (addresses, texts) = description.split_first_chunk::<24>()?;
-    let address = |at: usize| -> Option<u64> {
+    let address = |at: usize| -> Option<ModuleAddress> {
         let bytes = addresses.get(at..at + 8)?.try_into().ok()?;
-        Some(u64::from_le_bytes(bytes))
+        Some(ModuleAddress::new(u64::from_le_bytes(bytes)))
     };
     let mut texts = texts.split(|byte| *byte == 0);
     let mut text = |most: usize| {
@@ -332,9 +350,9 @@ fn note(description: &[u8], base: Option<u64>) -> Option<Note> {
         return None;
     }
     // What moved that section after the note was written (prelink) moved all.
-    let moved = base.map_or(0, |base| base.wrapping_sub(address(8).unwrap_or(base)));
+    let moved = base.map_or(0, |base| base.wrapping_from(address(8).unwrap_or(base)));
     let semaphore = match address(16)? {
-        0 => 0,
+        ModuleAddress::ZERO => ModuleAddress::ZERO,
         semaphore => semaphore.wrapping_add(moved),
     };
     Some(Note {
@@ -471,7 +489,7 @@ pub(super) mod fuzzing {
     /// A section of notes.
     pub(in crate::symbols) fn notes_of(bytes: &[u8]) {
         let mut count = 0;
-        for note in notes(bytes, Some(0x1000)) {
+        for note in notes(bytes, Some(ModuleAddress::new(0x1000))) {
             count += 1;
             assert!((1..=MAX_NAME_BYTES).contains(&note.provider.len()));
             assert!((1..=MAX_NAME_BYTES).contains(&note.name.len()));

@@ -100,12 +100,13 @@ fn notes_are_read() {
     let mut bytes = made_note([0x1000, 0x2000, 0x3000], "app\0begin\0-4@%edi 8@%rax\0");
     bytes.extend(made_note([0x1001, 0x2000, 0], "app\0\0\0"));
     bytes.extend(made_note([0x1002, 0x2000, 0], "app\0end\0\0"));
-    let read: Vec<Note> = notes(&bytes, Some(0x2100)).collect();
+    let read: Vec<Note> = notes(&bytes, Some(ModuleAddress::new(0x2100))).collect();
     assert_eq!(read.len(), 2);
-    assert_eq!((read[0].location, read[0].semaphore), (0x1100, 0x3100));
+    let addresses = |note: &Note| (note.location.get(), note.semaphore.get());
+    assert_eq!(addresses(&read[0]), (0x1100, 0x3100));
     assert_eq!((&*read[0].provider, &*read[0].name), ("app", "begin"));
     assert_eq!(arguments(&read[0].arguments).len(), 2);
-    assert_eq!((read[1].location, read[1].semaphore), (0x1102, 0));
+    assert_eq!(addresses(&read[1]), (0x1102, 0));
     // Cut anywhere, what is whole is read.
     for end in 0..bytes.len() {
         assert!(notes(&bytes[..end], None).count() <= 2);

@@ -9,7 +9,7 @@ use rustix::{
 
 /// What this process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OwnCost {
+pub struct ResourceUsage {
     /// Processor time of all threads, user mode, nanoseconds.
     pub user_ns: u64,
     /// Processor time of all threads, kernel mode, nanoseconds.
@@ -22,7 +22,7 @@ pub struct OwnCost {
     pub virtual_bytes: u64,
 }
 
-impl OwnCost {
+impl ResourceUsage {
     /// Reads the present cost; what cannot be read is 0.
     #[must_use]
     pub fn now() -> Self {
@@ -118,14 +118,14 @@ mod tests {
     // Check that touching memory and burning time shows in the cost.
     #[test]
     fn cost_grows() {
-        let before = OwnCost::now();
+        let before = ResourceUsage::now();
         let mut block = vec![0_u8; 16 << 20];
         for round in 0..20_u8 {
             for byte in &mut block {
                 *byte = byte.wrapping_add(round | 1);
             }
         }
-        let after = OwnCost::now();
+        let after = ResourceUsage::now();
         // Other tests free memory meanwhile; the block itself is there for certain.
         assert!(after.anonymous_bytes >= 16 << 20, "{after:?}");
         assert!(after.user_ns > before.user_ns);

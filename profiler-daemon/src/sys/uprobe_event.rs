@@ -11,6 +11,7 @@ use perf_event_open_sys::{
     bindings::{PERF_ATTR_SIZE_VER5, PERF_FLAG_FD_CLOEXEC, perf_event_attr},
     perf_event_open,
 };
+use thiserror::Error;
 
 /// Where the kernel tells the number that it gave to this type of event.
 const TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
@@ -62,9 +63,14 @@ pub fn open(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The kernel does not say what the type of such events is.
+#[derive(Debug, Error)]
+#[error("{TYPE}: {0}")]
+struct NoType(#[source] io::Error);
+
 fn event_type() -> io::Result<u32> {
-    let text = fs::read_to_string(TYPE)
-        .map_err(|error| io::Error::new(error.kind(), format!("{TYPE}: {error}")))?;
+    let text =
+        fs::read_to_string(TYPE).map_err(|error| io::Error::new(error.kind(), NoType(error)))?;
     text.trim()
         .parse()
         .map_err(|_| io::Error::other(format!("{TYPE} is no number: {text:?}")))

@@ -11,8 +11,10 @@ use serde_json::Value;
 use crate::api::Source;
 use crate::api::parameter::WINDOW;
 use crate::api::question::ask;
-use crate::api::questions::{Functions, Process, ProcessesQuestion, Session, Threads};
-use crate::api::value::Kind as _;
+use crate::api::questions::{
+    Functions, ProcessQuestion, ProcessesQuestion, SessionQuestion, Threads,
+};
+use crate::api::value::ParameterKind as _;
 use crate::http::Client;
 use crate::report::{Scope, TableQuery, ViewQuery};
 
@@ -90,8 +92,8 @@ async fn totals(source: &dyn Source, question: &ScreenQuestion) -> anyhow::Resul
         ..ViewQuery::default()
     };
     match question.view.process() {
-        None => value(&ask(source, Session(view)).await?.0),
-        Some(process) => value(&ask(source, Process(scope(process)?, view)).await?.0),
+        None => value(&ask(source, SessionQuestion(view)).await?.0),
+        Some(process) => value(&ask(source, ProcessQuestion(scope(process)?, view)).await?.0),
     }
 }
 

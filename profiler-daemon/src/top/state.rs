@@ -15,7 +15,7 @@ const MAX_FILTER: usize = 64;
 
 /// What a key was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum KeyEffect {
     /// Only how it looks, if anything.
     None,
     /// What is asked.
@@ -140,18 +140,18 @@ impl State {
     }
 
     /// Takes a key, or whatever else the terminal tells.
-    pub(super) fn hear(&mut self, event: &Event) -> Change {
+    pub(super) fn hear(&mut self, event: &Event) -> KeyEffect {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key),
-            _ => Change::None,
+            _ => KeyEffect::None,
         }
     }
 
-    fn key(&mut self, key: &KeyEvent) -> Change {
+    fn key(&mut self, key: &KeyEvent) -> KeyEffect {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c' | 'd') => Change::Quit,
-                _ => Change::None,
+                KeyCode::Char('c' | 'd') => KeyEffect::Quit,
+                _ => KeyEffect::None,
             };
         }
         if self.types {
@@ -160,13 +160,13 @@ impl State {
         if self.helps {
             self.helps = false;
             return match key.code {
-                KeyCode::Char('q') => Change::Quit,
-                _ => Change::None,
+                KeyCode::Char('q') => KeyEffect::Quit,
+                _ => KeyEffect::None,
             };
         }
         let at = self.table.selected().unwrap_or(0);
         match key.code {
-            KeyCode::Char('q') => return Change::Quit,
+            KeyCode::Char('q') => return KeyEffect::Quit,
             KeyCode::Up | KeyCode::Char('k') => self.select(at.saturating_sub(1)),
             KeyCode::Down | KeyCode::Char('j') => self.select(at + 1),
             KeyCode::PageUp => self.select(at.saturating_sub(20)),
@@ -196,14 +196,14 @@ impl State {
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return self.leave(),
             _ => {}
         }
-        Change::None
+        KeyEffect::None
     }
 
-    fn type_key(&mut self, code: KeyCode) -> Change {
+    fn type_key(&mut self, code: KeyCode) -> KeyEffect {
         match code {
             KeyCode::Enter => {
                 self.types = false;
-                return Change::None;
+                return KeyEffect::None;
             }
             KeyCode::Esc => {
                 self.types = false;
@@ -215,41 +215,41 @@ impl State {
             KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < MAX_FILTER => {
                 self.filter.push(c);
             }
-            _ => return Change::None,
+            _ => return KeyEffect::None,
         }
         self.ask_anew()
     }
 
     /// Another order is wanted, so none is held.
-    fn ask_anew(&mut self) -> Change {
+    fn ask_anew(&mut self) -> KeyEffect {
         self.frozen = None;
-        Change::Question
+        KeyEffect::Question
     }
 
     /// From the list of processes to the functions of one.
-    fn enter(&mut self) -> Change {
+    fn enter(&mut self) -> KeyEffect {
         match (&self.view, self.selected_key()) {
             (ScreenView::Processes, Some(process)) => {
                 self.left_at = None;
                 self.show(ScreenView::Functions(process))
             }
-            _ => Change::None,
+            _ => KeyEffect::None,
         }
     }
 
     /// From functions to threads and back.
-    fn turn(&mut self) -> Change {
+    fn turn(&mut self) -> KeyEffect {
         match &self.view {
-            ScreenView::Processes => Change::None,
+            ScreenView::Processes => KeyEffect::None,
             ScreenView::Functions(process) => self.show(ScreenView::Threads(process.clone())),
             ScreenView::Threads(process) => self.show(ScreenView::Functions(process.clone())),
         }
     }
 
     /// Back to the list of processes, to the row it was left at; there, back to all of it.
-    fn leave(&mut self) -> Change {
+    fn leave(&mut self) -> KeyEffect {
         match &self.view {
-            ScreenView::Processes if self.filter.is_empty() => Change::None,
+            ScreenView::Processes if self.filter.is_empty() => KeyEffect::None,
             ScreenView::Processes => {
                 self.filter.clear();
                 self.ask_anew()
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    fn show(&mut self, view: ScreenView) -> Change {
+    fn show(&mut self, view: ScreenView) -> KeyEffect {
         self.view = view;
         self.answer = None;
         self.trouble = None;

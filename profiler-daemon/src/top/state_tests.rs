@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Change, State};
+use super::{KeyEffect, State};
 use crate::args::{TopArgs, TopSort, TopWindow};
 use crate::top::answer::{ScreenAnswer, ScreenRow};
 use crate::top::question::ScreenView;
@@ -38,11 +38,11 @@ fn answer(view: ScreenView, keys: &[&str]) -> ScreenAnswer {
     }
 }
 
-fn press(state: &mut State, code: KeyCode) -> Change {
+fn press(state: &mut State, code: KeyCode) -> KeyEffect {
     state.hear(&Event::Key(KeyEvent::from(code)))
 }
 
-fn typed(state: &mut State, text: &str) -> Change {
+fn typed(state: &mut State, text: &str) -> KeyEffect {
     let changes = text.chars().map(|c| press(state, KeyCode::Char(c)));
     changes.last().unwrap()
 }
@@ -60,7 +60,7 @@ fn selected(state: &State) -> &str {
 #[test]
 fn selection() {
     let mut state = state();
-    assert_eq!(press(&mut state, KeyCode::Down), Change::None);
+    assert_eq!(press(&mut state, KeyCode::Down), KeyEffect::None);
     state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2", "3.3"])));
     assert_eq!(selected(&state), "1.1");
     typed(&mut state, "jj");
@@ -84,25 +84,25 @@ fn selection() {
 #[test]
 fn ways() {
     let mut state = state();
-    assert_eq!(press(&mut state, KeyCode::Enter), Change::None);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::None);
     state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2"])));
     typed(&mut state, "j");
-    assert_eq!(press(&mut state, KeyCode::Enter), Change::Question);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::Question);
     let functions = ScreenView::Functions("2.2".to_owned());
     assert_eq!(state.question().view, functions);
     state.take(Ok(answer(ScreenView::Processes, &["1.1"])));
     assert_eq!(state.answer, None);
     state.take(Ok(answer(functions.clone(), &["f"])));
     assert_eq!(shown(&state), ["f"]);
-    assert_eq!(press(&mut state, KeyCode::Enter), Change::None);
-    assert_eq!(press(&mut state, KeyCode::Tab), Change::Question);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::None);
+    assert_eq!(press(&mut state, KeyCode::Tab), KeyEffect::Question);
     assert_eq!(state.question().view, ScreenView::Threads("2.2".to_owned()));
-    assert_eq!(typed(&mut state, "t"), Change::Question);
+    assert_eq!(typed(&mut state, "t"), KeyEffect::Question);
     assert_eq!(state.question().view, functions);
-    assert_eq!(press(&mut state, KeyCode::Esc), Change::Question);
+    assert_eq!(press(&mut state, KeyCode::Esc), KeyEffect::Question);
     state.take(Ok(answer(ScreenView::Processes, &["3.3", "1.1", "2.2"])));
     assert_eq!(selected(&state), "2.2");
-    assert_eq!(press(&mut state, KeyCode::Esc), Change::None);
+    assert_eq!(press(&mut state, KeyCode::Esc), KeyEffect::None);
 }
 
 // Check that s and w go through every column and window that there is, and that functions are not
@@ -113,7 +113,7 @@ fn columns_and_windows() {
     let mut columns = Vec::new();
     for _ in 0..6 {
         columns.push(state.question().sort);
-        assert_eq!(typed(&mut state, "s"), Change::Question);
+        assert_eq!(typed(&mut state, "s"), KeyEffect::Question);
     }
     assert_eq!(
         columns,
@@ -130,7 +130,7 @@ fn columns_and_windows() {
     let mut windows = Vec::new();
     for _ in 0..4 {
         windows.push(state.question().window);
-        assert_eq!(typed(&mut state, "w"), Change::Question);
+        assert_eq!(typed(&mut state, "w"), KeyEffect::Question);
     }
     assert_eq!(windows, ["session", "30s", "5m", "recent"]);
     state.view = ScreenView::Functions("1.1".to_owned());
@@ -147,16 +147,16 @@ fn columns_and_windows() {
 #[test]
 fn filter() {
     let mut state = state();
-    assert_eq!(typed(&mut state, "/"), Change::None);
-    assert_eq!(typed(&mut state, "qsp"), Change::Question);
+    assert_eq!(typed(&mut state, "/"), KeyEffect::None);
+    assert_eq!(typed(&mut state, "qsp"), KeyEffect::Question);
     assert_eq!(state.question().filter, "qsp");
     press(&mut state, KeyCode::Backspace);
-    assert_eq!(press(&mut state, KeyCode::Enter), Change::None);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::None);
     assert_eq!(
         (state.question().filter.as_str(), state.types),
         ("qs", false)
     );
-    assert_eq!(press(&mut state, KeyCode::Esc), Change::Question);
+    assert_eq!(press(&mut state, KeyCode::Esc), KeyEffect::Question);
     assert_eq!(state.question().filter, "");
     typed(&mut state, "/a");
     press(&mut state, KeyCode::Esc);
@@ -204,11 +204,11 @@ fn pause_trouble_and_end() {
     assert_eq!(state.trouble, None);
     typed(&mut state, "?");
     assert!(state.helps);
-    assert_eq!(typed(&mut state, "j"), Change::None);
+    assert_eq!(typed(&mut state, "j"), KeyEffect::None);
     assert!(!state.helps);
-    assert_eq!(typed(&mut state, "q"), Change::Quit);
+    assert_eq!(typed(&mut state, "q"), KeyEffect::Quit);
     let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     typed(&mut state, "/");
-    assert_eq!(state.hear(&Event::Key(ctrl_c)), Change::Quit);
-    assert_eq!(state.hear(&Event::Resize(1, 1)), Change::None);
+    assert_eq!(state.hear(&Event::Key(ctrl_c)), KeyEffect::Quit);
+    assert_eq!(state.hear(&Event::Resize(1, 1)), KeyEffect::None);
 }

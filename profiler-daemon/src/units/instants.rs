@@ -1,8 +1,6 @@
 //! Instants, a type for each clock. Each is a number of nanoseconds since the zero of its clock and
 //! is written and read as that number.
 
-use std::ops::AddAssign;
-
 use super::number::number;
 
 /// Defines an instant of one clock.
@@ -33,18 +31,6 @@ macro_rules! instant {
             #[must_use]
             pub const fn abs_diff(self, other: Self) -> u64 {
                 self.0.abs_diff(other.0)
-            }
-
-            /// The instant so many nanoseconds earlier, at least [`Self::ZERO`].
-            #[must_use]
-            pub const fn saturating_sub(self, ns: u64) -> Self {
-                Self(self.0.saturating_sub(ns))
-            }
-        }
-
-        impl AddAssign<u64> for $name {
-            fn add_assign(&mut self, ns: u64) {
-                self.0 += ns;
             }
         }
     };

@@ -36,6 +36,12 @@ macro_rules! number {
             pub const fn saturating_add(self, distance: u64) -> Self {
                 Self(self.0.saturating_add(distance))
             }
+
+            /// So much before, at least [`Self::ZERO`].
+            #[must_use]
+            pub const fn saturating_sub(self, distance: u64) -> Self {
+                Self(self.0.saturating_sub(distance))
+            }
         }
 
         /// So much further on.
@@ -44,6 +50,13 @@ macro_rules! number {
 
             fn add(self, distance: u64) -> Self {
                 Self(self.0 + distance)
+            }
+        }
+
+        /// So much further on.
+        impl std::ops::AddAssign<u64> for $name {
+            fn add_assign(&mut self, distance: u64) {
+                self.0 += distance;
             }
         }
 

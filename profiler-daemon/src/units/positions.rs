@@ -72,6 +72,46 @@ position! {
     ModuleAddress
 }
 
+position! {
+    /// A place in a module, as stacks have it: [`FileOffset`] where the module is a file; of what
+    /// is none (the kernel, code made at run time) the [`VirtualAddress`].
+    ModuleOffset
+}
+
+impl ModuleAddress {
+    /// An address in what is no file.
+    #[must_use]
+    pub const fn of_address(address: VirtualAddress) -> Self {
+        Self(address.get())
+    }
+}
+
+impl ModuleOffset {
+    /// A place in a module that is a file.
+    #[must_use]
+    pub const fn of_file(offset: FileOffset) -> Self {
+        Self(offset.get())
+    }
+
+    /// A place in a module that is no file.
+    #[must_use]
+    pub const fn of_address(address: VirtualAddress) -> Self {
+        Self(address.get())
+    }
+
+    /// Where it is in the file that the module is.
+    #[must_use]
+    pub const fn in_file(self) -> FileOffset {
+        FileOffset(self.0)
+    }
+
+    /// Where it is in memory: the module is no file.
+    #[must_use]
+    pub const fn in_memory(self) -> VirtualAddress {
+        VirtualAddress(self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,14 +10,15 @@ use profiler_common::unwind::kind;
 use super::{
     NoTable,
     elf::{Elf, FrameForm, ReadAt},
-    frames::{Frames, RulesAt, bytes, put_in_order},
+    frames::{FrameEntries, RulesAt, bytes, put_in_order},
     go::GoFunctions,
     holes,
     limits::{BuildLimits, PADDING_BYTES},
     rows::RowBuilder,
-    rule::{Bytes, Rule},
+    rule::{FrameReader, Rule},
     table::{BuildStats, UnwindTable},
 };
+use crate::units::ModuleAddress;
 
 /// Bytes of unwind information after which it is asked whether to go on. A function counts as
 /// [`FUNCTION_BYTES`] more: it runs the instructions that it shares with others, too.
@@ -59,15 +60,16 @@ pub fn build(
         Ok(section) if section.form == FrameForm::DebugFrame && go.is_none() => {
             let mut reader = DebugFrame::from(bytes(&section.bytes));
             reader.set_address_size(8);
-            let frames = Frames::new(reader, &section.bytes, section.address, true);
+            let frames = FrameEntries::new(reader, &section.bytes, section.address, true);
             finish(elf, file, frames, go, limits, keep_going)
         }
         frames => {
             let section = frames.as_ref().ok();
             let section = section.filter(|section| section.form != FrameForm::DebugFrame);
-            let (address, section) =
-                section.map_or((0, &[][..]), |section| (section.address, &section.bytes));
-            let frames = Frames::new(EhFrame::from(bytes(section)), section, address, false);
+            let (address, section) = section.map_or((ModuleAddress::ZERO, &[][..]), |section| {
+                (section.address, &section.bytes)
+            });
+            let frames = FrameEntries::new(EhFrame::from(bytes(section)), section, address, false);
             finish(elf, file, frames, go, limits, keep_going)
         }
     }
@@ -76,13 +78,13 @@ pub fn build(
 fn finish<'a, Section>(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
-    mut frames: Frames<'a, Section>,
+    mut frames: FrameEntries<'a, Section>,
     go: Option<GoFunctions>,
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<UnwindTable, NoTable>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Section::Offset: UnwindOffset<usize>,
 {
     let mut stats = BuildStats::default();
@@ -114,7 +116,7 @@ where
     let start = elf
         .segments
         .first()
-        .map_or(0, |segment| segment.address.get());
+        .map_or(ModuleAddress::ZERO, |segment| segment.address);
     let mut rows = RowBuilder::new(start, limits.max_rows);
     rows.push(start, gap)?;
     let mut unasked_bytes = 0;
@@ -141,7 +143,9 @@ where
             }
             (RulesAt::Go(_), None) => {}
         }
-        let next = spans.get(index + 1).map_or(u64::MAX, |next| next.start);
+        let next = spans
+            .get(index + 1)
+            .map_or(ModuleAddress::new(u64::MAX), |next| next.start);
         if next - span.end >= PADDING_BYTES {
             rows.push(span.end, gap)?;
         }

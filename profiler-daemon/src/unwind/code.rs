@@ -15,6 +15,7 @@ use iced_x86::{
 use profiler_common::unwind::{FRAME_MIN, FRAME_UNCHANGED, kind};
 
 use super::rule::Rule;
+use crate::units::ModuleAddress;
 
 /// Most bytes of one function that are read; a longer one is cut there.
 pub(super) const MAX_FUNCTION_BYTES: usize = 256 << 10;
@@ -240,7 +241,12 @@ impl CodeReader {
 
     /// Follows the function at `address`, and whatever else the code holds, and tells the rules by
     /// rising address.
-    pub(super) fn rules(&mut self, code: &[u8], address: u64, mut tell: impl FnMut(u64, Rule)) {
+    pub(super) fn rules(
+        &mut self,
+        code: &[u8],
+        address: ModuleAddress,
+        mut tell: impl FnMut(ModuleAddress, Rule),
+    ) {
         self.states(code, address, |at, state| tell(at, state.rule()));
     }
 
@@ -248,13 +254,13 @@ impl CodeReader {
     pub(super) fn states(
         &mut self,
         code: &[u8],
-        address: u64,
-        mut tell: impl FnMut(u64, RegisterState),
+        address: ModuleAddress,
+        mut tell: impl FnMut(ModuleAddress, RegisterState),
     ) {
         let code = code.get(..MAX_FUNCTION_BYTES).unwrap_or(code);
         self.known.clear();
         self.known.resize(code.len(), None);
-        self.follow_all(code, address);
+        self.follow_all(code, address.get());
         let mut at = 0;
         while let Some(known) = self.known.get(at) {
             match known {
@@ -378,14 +384,15 @@ impl CodeReader {
 
 /// Where direct calls lead to.
 pub(super) struct CallTargets {
-    pub(super) found: Vec<u64>,
+    pub(super) found: Vec<ModuleAddress>,
     /// Bytes looked at.
     pub(super) read_bytes: usize,
 }
 
 /// The addresses that direct calls in this code lead to. Looks at no instruction that begins in the
 /// last `keep_bytes`.
-pub(super) fn call_targets(code: &[u8], address: u64, keep_bytes: usize) -> CallTargets {
+pub(super) fn call_targets(code: &[u8], address: ModuleAddress, keep_bytes: usize) -> CallTargets {
+    let address = address.get();
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let mut found = Vec::new();
@@ -393,7 +400,7 @@ pub(super) fn call_targets(code: &[u8], address: u64, keep_bytes: usize) -> Call
     while at + keep_bytes < code.len() {
         if decode(&mut decoder, address, at, &mut instruction) {
             if instruction.is_call_near() {
-                found.push(instruction.near_branch_target());
+                found.push(ModuleAddress::new(instruction.near_branch_target()));
             }
             at += instruction.len();
         } else {

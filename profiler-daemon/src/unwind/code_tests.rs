@@ -6,12 +6,13 @@ use gimli::EhFrame;
 use profiler_common::unwind::{FRAME_UNCHANGED, kind};
 
 use crate::sys::clock::thread_ns;
+use crate::units::ModuleAddress;
 
 use super::{
     BuildLimits, BuildStats,
     code::{CodeReader, RegisterState, call_targets},
     elf::{Elf, FrameForm},
-    frames::{Frames, RulesAt, bytes},
+    frames::{FrameEntries, RulesAt, bytes},
     made_files,
     rule::Rule,
 };
@@ -35,7 +36,7 @@ fn agreement(path: &str) -> Option<Agreement> {
     let elf = Elf::read(&*file, limits.max_section_bytes, &mut || true).ok()?;
     let information = elf.frames.as_ref().ok()?;
     let section = &*information.bytes;
-    let mut frames = Frames::new(
+    let mut frames = FrameEntries::new(
         EhFrame::from(bytes(section)),
         section,
         information.address,
@@ -49,7 +50,7 @@ fn agreement(path: &str) -> Option<Agreement> {
     let mut reader = CodeReader::new();
     let mut found = Agreement::default();
     for span in spans {
-        let mut written: Vec<(u64, Rule)> = Vec::new();
+        let mut written: Vec<(ModuleAddress, Rule)> = Vec::new();
         let RulesAt::Frames(offset) = span.described else {
             continue;
         };
@@ -133,9 +134,9 @@ fn agrees_with_compilers() {
 
 fn rules(code: &[u8]) -> Vec<(u64, Rule)> {
     let mut rules: Vec<(u64, Rule)> = Vec::new();
-    CodeReader::new().rules(code, 0x1000, |address, rule| {
+    CodeReader::new().rules(code, ModuleAddress::new(0x1000), |address, rule| {
         if rules.last().is_none_or(|(_, last)| *last != rule) {
-            rules.push((address - 0x1000, rule));
+            rules.push((address.get() - 0x1000, rule));
         }
     });
     rules
@@ -246,7 +247,7 @@ fn any_bytes() {
         let found = rules(&code);
         assert!(found.is_sorted_by_key(|(at, _)| *at));
         assert!(found.iter().all(|(at, _)| *at < length as u64));
-        let targets = call_targets(&code, 0, 0);
+        let targets = call_targets(&code, ModuleAddress::ZERO, 0);
         assert!(targets.read_bytes >= length && targets.found.len() <= length / 5 + 1);
     }
 }
@@ -259,7 +260,7 @@ fn shared_padding() {
     let code = made_files::shared_padding(CALLS);
     let start_ns = thread_ns();
     let mut states = 0;
-    CodeReader::new().states(&code, 0x1000, |_, _| states += 1);
+    CodeReader::new().states(&code, ModuleAddress::new(0x1000), |_, _| states += 1);
     assert!(states > CALLS, "the jumps at least");
     let took_ns = thread_ns() - start_ns;
     assert!(took_ns < 5_000_000_000, "{took_ns} ns");

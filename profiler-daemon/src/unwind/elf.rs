@@ -9,7 +9,7 @@ use super::{
     section::{Packing, contents, read},
 };
 use crate::elf::{
-    self, Bytes, ElfFile, NoElf, PF_X, PT_GNU_EH_FRAME, PT_LOAD, Program, STT_FUNC, Section,
+    self, ElfFile, FileRange, NoElf, PF_X, PT_GNU_EH_FRAME, PT_LOAD, Program, STT_FUNC, Section,
     Sections, Symbol,
 };
 
@@ -37,8 +37,8 @@ pub enum FrameForm {
 pub struct FrameSection {
     /// Which form.
     pub form: FrameForm,
-    /// Virtual address of its first byte.
-    pub address: u64,
+    /// Of its first byte.
+    pub address: ModuleAddress,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
@@ -48,16 +48,16 @@ pub struct FrameSection {
 pub struct Elf {
     /// Loaded code, by address.
     pub segments: Vec<Segment>,
-    /// Where the program begins; 0: nowhere.
-    pub entry: u64,
+    /// Where the program begins; address 0: nowhere.
+    pub entry: ModuleAddress,
     /// Its unwind information, or why there is none.
     pub frames: Result<FrameSection, NoTable>,
     /// What Go's runtime knows of its functions.
     pub(super) go_table: Option<Section>,
-    /// Virtual address of `.text`; 0: there is none.
-    pub(super) text: u64,
+    /// Where `.text` begins; address 0: there is none.
+    pub(super) text: ModuleAddress,
     /// Its symbol tables.
-    pub(super) symbols: Vec<Bytes>,
+    pub(super) symbols: Vec<FileRange>,
 }
 
 impl From<NoElf> for NoTable {
@@ -99,7 +99,7 @@ impl Elf {
         let go_table = find(".gopclntab").or_else(|| find(".data.rel.ro.gopclntab"));
         Ok(Self {
             segments,
-            entry: elf.entry().get(),
+            entry: elf.entry(),
             frames: frames(
                 file,
                 sections.as_ref(),
@@ -108,7 +108,7 @@ impl Elf {
                 keep_going,
             ),
             go_table: go_table.copied(),
-            text: find(".text").map_or(0, |section| section.address.get()),
+            text: find(".text").map_or(ModuleAddress::ZERO, |section| section.address),
             symbols: symbol_tables(sections.as_ref()),
         })
     }
@@ -119,8 +119,8 @@ impl Elf {
         &self,
         file: &(impl ReadAt + ?Sized),
         max: usize,
-        wanted: impl Fn(u64) -> bool,
-    ) -> Vec<u64> {
+        wanted: impl Fn(ModuleAddress) -> bool,
+    ) -> Vec<ModuleAddress> {
         let mut starts = Vec::new();
         for table in &self.symbols {
             let before = starts.len();
@@ -131,7 +131,8 @@ impl Elf {
                     break;
                 }
                 let functions = piece.iter().filter(|symbol| symbol.st_type() == STT_FUNC);
-                let addresses = functions.map(|symbol| symbol.st_value.get(elf::LE));
+                let addresses =
+                    functions.map(|symbol| ModuleAddress::new(symbol.st_value.get(elf::LE)));
                 starts.extend(addresses.filter(|address| wanted(*address)));
                 done += piece.len() as u64;
             }
@@ -140,8 +141,12 @@ impl Elf {
     }
 
     /// Reads code at a virtual address; false if there is none.
-    pub fn read_code(&self, file: &(impl ReadAt + ?Sized), address: u64, into: &mut [u8]) -> bool {
-        let address = ModuleAddress::new(address);
+    pub fn read_code(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        address: ModuleAddress,
+        into: &mut [u8],
+    ) -> bool {
         self.segments.iter().any(|segment| {
             let end = address.checked_add(into.len() as u64);
             address >= segment.address
@@ -154,11 +159,11 @@ impl Elf {
     }
 }
 
-fn symbol_tables(sections: Option<&Sections>) -> Vec<Bytes> {
+fn symbol_tables(sections: Option<&Sections>) -> Vec<FileRange> {
     let tables = [".symtab", ".dynsym"];
     let found = tables.iter().filter_map(|name| sections?.find(name));
     found
-        .map(|table| Bytes {
+        .map(|table| FileRange {
             offset: table.offset,
             size_bytes: table.size_bytes.min(MAX_SYMBOL_BYTES),
         })
@@ -182,7 +187,7 @@ fn frames(
     if let Some(section) = find(".eh_frame").filter(|section| !section.is_compressed()) {
         return Ok(FrameSection {
             form: FrameForm::EhFrame,
-            address: section.address.get(),
+            address: section.address,
             bytes: read(file, section.offset, section.size_bytes, max_bytes)?,
         });
     }
@@ -200,7 +205,7 @@ fn frames(
         .ok_or(NoTable::NoUnwindInformation)?;
     Ok(FrameSection {
         form: FrameForm::DebugFrame,
-        address: section.address.get(),
+        address: section.address,
         bytes: contents(file, section, packing, max_bytes, keep_going)?,
     })
 }
@@ -209,7 +214,7 @@ fn frames(
 fn by_loader_header(
     file: &(impl ReadAt + ?Sized),
     loaded: &[Program],
-) -> Option<(u64, FileOffset, u64)> {
+) -> Option<(ModuleAddress, FileOffset, u64)> {
     let header = loaded
         .iter()
         .find(|program| program.kind == PT_GNU_EH_FRAME)?
@@ -233,7 +238,7 @@ fn by_loader_header(
         inside.then(|| {
             let skipped = address - segment.address;
             (
-                address.get(),
+                address,
                 segment.offset.saturating_add(skipped),
                 segment.size_bytes - skipped,
             )

@@ -13,9 +13,10 @@ use super::{
     NoTable,
     elf::Segment,
     limits::BuildLimits,
-    rule::{Bytes, FunctionRules, Rule, rule},
+    rule::{FrameReader, FunctionRules, Rule, rule},
     table::BuildStats,
 };
+use crate::units::ModuleAddress;
 
 /// Most bytes of one entry. The largest real ones are some ten kilobytes.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
@@ -36,8 +37,8 @@ impl UnwindContextStorage<usize> for Storage {
 /// One function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FunctionSpan {
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) start: ModuleAddress,
+    pub(super) end: ModuleAddress,
     pub(super) described: RulesAt,
 }
 
@@ -66,27 +67,32 @@ pub(super) fn put_in_order(spans: &mut Vec<FunctionSpan>, stats: &mut BuildStats
 }
 
 /// A section and what has been found in it.
-pub(super) struct Frames<'a, Section> {
+pub(super) struct FrameEntries<'a, Section> {
     section: Section,
     bytes: &'a [u8],
     debug_frame: bool,
     bases: BaseAddresses,
-    shared: HashMap<usize, CommonInformationEntry<Bytes<'a>>>,
+    shared: HashMap<usize, CommonInformationEntry<FrameReader<'a>>>,
     context: UnwindContext<usize, Storage>,
 }
 
-impl<'a, Section> Frames<'a, Section>
+impl<'a, Section> FrameEntries<'a, Section>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Section::Offset: UnwindOffset<usize>,
 {
     /// `section` reads `bytes`, which lie at `address`; `debug_frame` says in which form.
-    pub(super) fn new(section: Section, bytes: &'a [u8], address: u64, debug_frame: bool) -> Self {
+    pub(super) fn new(
+        section: Section,
+        bytes: &'a [u8],
+        address: ModuleAddress,
+        debug_frame: bool,
+    ) -> Self {
         Self {
             section,
             bytes,
             debug_frame,
-            bases: BaseAddresses::default().set_eh_frame(address),
+            bases: BaseAddresses::default().set_eh_frame(address.get()),
             shared: HashMap::new(),
             context: UnwindContext::new_in(),
         }
@@ -129,13 +135,13 @@ where
                 stats.entries_refused += 1;
                 continue;
             };
-            let (start, end) = (function.initial_address(), function.end_address());
+            let start = ModuleAddress::new(function.initial_address());
+            let end = ModuleAddress::new(function.end_address());
             if end <= start {
                 stats.functions_outside += 1;
                 continue;
             }
-            let inside =
-                |segment: &&Segment| start >= segment.address.get() && start < segment.end().get();
+            let inside = |segment: &&Segment| start >= segment.address && start < segment.end();
             let Some(segment) = segments.iter().find(inside) else {
                 stats.functions_outside += 1;
                 continue;
@@ -145,7 +151,7 @@ where
             }
             spans.push(FunctionSpan {
                 start,
-                end: end.min(segment.end().get()),
+                end: end.min(segment.end()),
                 described: RulesAt::Frames(
                     u32::try_from(offset).map_err(|_| NoTable::SectionTooLarge)?,
                 ),
@@ -162,7 +168,7 @@ where
         span: FunctionSpan,
         offset: u32,
         stats: &mut BuildStats,
-        mut row: impl FnMut(u64, Rule) -> Result<(), NoTable>,
+        mut row: impl FnMut(ModuleAddress, Rule) -> Result<(), NoTable>,
     ) -> Result<(), NoTable> {
         let corrupt = Rule::unsupported(UnwindFailure::UnsupportedCorrupt);
         let Some(entry) = self.function(offset as usize) else {
@@ -182,7 +188,8 @@ where
         loop {
             match table.next_row() {
                 Ok(Some(found)) => {
-                    let (start, end) = (found.start_address(), found.end_address());
+                    let start = ModuleAddress::new(found.start_address());
+                    let end = ModuleAddress::new(found.end_address());
                     if start >= span.end {
                         return Ok(());
                     }
@@ -205,7 +212,7 @@ where
         entry_at(self.bytes, offset).map_or(0, |entry| entry.end - offset)
     }
 
-    fn function(&mut self, offset: usize) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
+    fn function(&mut self, offset: usize) -> Option<FrameDescriptionEntry<FrameReader<'a>>> {
         let shared = &mut self.shared;
         let bytes = self.bytes;
         self.section
@@ -275,6 +282,6 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<FrameEntry> {
 }
 
 /// A view of the bytes as gimli wants them.
-pub(super) fn bytes(section: &[u8]) -> Bytes<'_> {
-    Bytes::new(section, LittleEndian)
+pub(super) fn bytes(section: &[u8]) -> FrameReader<'_> {
+    FrameReader::new(section, LittleEndian)
 }

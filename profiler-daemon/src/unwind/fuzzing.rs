@@ -46,14 +46,14 @@ pub(crate) fn frame_section(input: &[u8]) {
             offset: FileOffset::ZERO,
             size_bytes: 1 << 20,
         }],
-        entry: 0,
+        entry: ModuleAddress::ZERO,
         frames: Ok(FrameSection {
             form,
-            address: 0x80_0000,
+            address: ModuleAddress::new(0x80_0000),
             bytes: bytes.to_vec(),
         }),
         go_table: None,
-        text: 0,
+        text: ModuleAddress::ZERO,
         symbols: Vec::new(),
     };
     if let Ok(table) = build(&elf, [].as_slice(), &LIMITS, &mut || true) {
@@ -72,11 +72,12 @@ pub(crate) fn go_table(input: &[u8]) {
 
 /// Machine code without unwind information.
 pub(crate) fn code(code: &[u8]) {
-    let mut next = CODE_ADDRESS;
-    CodeReader::new().states(code, CODE_ADDRESS, |address, state| {
+    let start = ModuleAddress::new(CODE_ADDRESS);
+    let mut next = start;
+    CodeReader::new().states(code, start, |address, state| {
         assert!(address >= next, "instructions overlap");
         next = address + 1;
-        assert!(address < CODE_ADDRESS + code.len() as u64);
+        assert!(address < start + code.len() as u64);
         assert!(state.sp.is_none_or(|bytes| bytes >= 8));
     });
     table_of_file(&program(code, &[]));
@@ -152,7 +153,11 @@ fn check(table: &UnwindTable) {
         );
         for row in rows {
             let address = number << PAGE_BITS | u64::from(row.pc);
-            assert_eq!(table.row_for(address), Some(*row), "{address:#x}");
+            assert_eq!(
+                table.row_for(ModuleAddress::new(address)),
+                Some(*row),
+                "{address:#x}"
+            );
         }
     }
     let bytes = format::encode(KEY, table);

@@ -17,6 +17,7 @@ use super::{
     section,
     table::BuildStats,
 };
+use crate::units::ModuleAddress;
 
 /// What tables begin with, by version: from Go 1.18 on, and from Go 1.20 on.
 const MAGIC_1_18: u32 = 0xffff_fff0;
@@ -54,14 +55,14 @@ pub(super) struct GoFunctions {
     count: u32,
     /// Where in a function its kind is.
     kind_at: usize,
-    /// Virtual address of the first code.
-    text: u64,
+    /// Where the first code is.
+    text: ModuleAddress,
 }
 
 /// One function.
 #[derive(Clone, Copy, Debug)]
 struct GoFunction {
-    start: u64,
+    start: ModuleAddress,
     /// Where its rows are.
     rows: usize,
     /// Not 0: one that the runtime knows by name.
@@ -101,7 +102,7 @@ impl GoFunctions {
             functions: usize::try_from(functions.checked_sub(rows)?).ok()?,
             count: u32::try_from(count).ok()?,
             kind_at,
-            text: 0,
+            text: ModuleAddress::ZERO,
         };
         if count > limits.max_functions as u64
             || found.end_of(found.count.checked_sub(1)?).is_none()
@@ -110,12 +111,16 @@ impl GoFunctions {
         }
         // Newer programs do not say where their code begins: where the section does, or, made by
         // C's linker, some way behind.
-        let known = [text, elf.text].into_iter().map(|text| (text, 1));
+        let known = [ModuleAddress::new(text), elf.text]
+            .into_iter()
+            .map(|text| (text, 1));
         let behind = (0..SEARCHED_BYTES).step_by(CODE_ALIGNMENT);
         let searched = behind.map(|behind| (elf.text.saturating_add(behind), MAX_SAMPLES));
         let frames = found.sampled_frames();
         let (text, _) = known.chain(searched).find(|(text, samples)| {
-            *text != 0 && frames.len() >= *samples && fit(&frames, *text, elf, file)
+            *text != ModuleAddress::ZERO
+                && frames.len() >= *samples
+                && fit(&frames, *text, elf, file)
         })?;
         found.text = text;
         Some(found)
@@ -129,15 +134,14 @@ impl GoFunctions {
     ) -> impl Iterator<Item = FunctionSpan> {
         (0..self.count).filter_map(move |number| {
             let (start, end) = (self.start_of(number)?, self.end_of(number)?);
-            let inside =
-                |segment: &&Segment| start >= segment.address.get() && start < segment.end().get();
+            let inside = |segment: &&Segment| start >= segment.address && start < segment.end();
             let segment = segments.iter().find(inside);
             if segment.is_none() || end <= start {
                 stats.functions_outside += 1;
             }
             Some(FunctionSpan {
                 start,
-                end: end.min(segment?.end().get()),
+                end: end.min(segment?.end()),
                 described: RulesAt::Go(number),
             })
             .filter(|span| span.end > span.start)
@@ -150,9 +154,9 @@ impl GoFunctions {
         &self,
         span: FunctionSpan,
         number: u32,
-        read_code: impl Fn(u64, &mut [u8]) -> bool,
+        read_code: impl Fn(ModuleAddress, &mut [u8]) -> bool,
         stats: &mut BuildStats,
-        mut row: impl FnMut(u64, Rule) -> Result<(), NoTable>,
+        mut row: impl FnMut(ModuleAddress, Rule) -> Result<(), NoTable>,
     ) -> Result<(), NoTable> {
         let corrupt = Rule::unsupported(UnwindFailure::UnsupportedCorrupt);
         let Some(function) = self.function(number) else {
@@ -217,7 +221,7 @@ impl GoFunctions {
             let (address, frame_bytes) = self.first_frame(function)?;
             let is_compiled = function.flags & flag::ASSEMBLY == 0;
             is_compiled.then_some(GoFrame {
-                address,
+                from_text: address - ModuleAddress::ZERO,
                 code_bytes: address - function.start,
                 frame_bytes,
             })
@@ -226,20 +230,20 @@ impl GoFunctions {
     }
 
     /// From which address on a function has a frame, and of how many bytes at first.
-    fn first_frame(&self, function: GoFunction) -> Option<(u64, i32)> {
+    fn first_frame(&self, function: GoFunction) -> Option<(ModuleAddress, i32)> {
         self.rows(function)
             .take(MAX_ROWS)
             .find(|(_, frame_bytes)| *frame_bytes > 0)
     }
 
     /// The address of a function.
-    fn start_of(&self, number: u32) -> Option<u64> {
+    fn start_of(&self, number: u32) -> Option<ModuleAddress> {
         let at = self.functions.checked_add(number as usize * 8)?;
         self.text.checked_add(u64::from(u32_at(&self.bytes, at)?))
     }
 
     /// The address behind a function: where the next one begins.
-    fn end_of(&self, number: u32) -> Option<u64> {
+    fn end_of(&self, number: u32) -> Option<ModuleAddress> {
         self.start_of(number.checked_add(1)?)
     }
 
@@ -273,7 +277,8 @@ impl GoFunctions {
 /// Where a function's first frame begins.
 #[derive(Clone, Copy, Debug)]
 struct GoFrame {
-    address: u64,
+    /// Bytes from the first code.
+    from_text: u64,
     /// Bytes of the function before that.
     code_bytes: u64,
     frame_bytes: i32,
@@ -281,12 +286,12 @@ struct GoFrame {
 
 /// Whether the code from `text` on is what the table says: all of these frames begin behind
 /// instructions that make room for them.
-fn fit(frames: &[GoFrame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
+fn fit(frames: &[GoFrame], text: ModuleAddress, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
     frames.iter().all(|frame| {
         let mut code = [0; 7];
         let length = frame.code_bytes.min(code.len() as u64);
         let before = code.len() - length as usize;
-        let start = text.checked_add(frame.address - length);
+        let start = text.checked_add(frame.from_text - length);
         start.is_some_and(|start| elf.read_code(file, start, &mut code[before..]))
             && makes_room(code, frame.frame_bytes)
     })
@@ -296,15 +301,15 @@ fn fit(frames: &[GoFrame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) 
 /// stays so.
 struct RowsOf<'a> {
     bytes: &'a [u8],
-    address: u64,
+    address: ModuleAddress,
     frame_bytes: i32,
     is_first: bool,
 }
 
 impl Iterator for RowsOf<'_> {
-    type Item = (u64, i32);
+    type Item = (ModuleAddress, i32);
 
-    fn next(&mut self) -> Option<(u64, i32)> {
+    fn next(&mut self) -> Option<(ModuleAddress, i32)> {
         let growth = self.number()?;
         if growth == 0 && !self.is_first {
             return None;
@@ -348,7 +353,10 @@ fn makes_room(code: [u8; 7], frame_bytes: i32) -> bool {
 
 /// Whether rbp is saved right below the return address by a frame that is there from this address
 /// on: pushed before, or stored behind.
-fn saves_frame_pointer(address: u64, read_code: impl Fn(u64, &mut [u8]) -> bool) -> bool {
+fn saves_frame_pointer(
+    address: ModuleAddress,
+    read_code: impl Fn(ModuleAddress, &mut [u8]) -> bool,
+) -> bool {
     const STORES: [&[u8]; 2] = [&[0x48, 0x89, 0x6c, 0x24], &[0x48, 0x89, 0xac, 0x24]];
     let mut code = [0; 5];
     let start = address.saturating_sub(1);

@@ -6,6 +6,7 @@ use profiler_common::unwind::{
 use proptest::prelude::*;
 
 use crate::sys::clock::thread_ns;
+use crate::units::ModuleAddress;
 
 use super::{
     BuildLimits, UnwindTable, build_file,
@@ -146,7 +147,7 @@ const FUNCTIONS: [Made; 6] = [COMPILED, BY_HAND, STORES, LEAVES, TOP, TRAMPOLINE
 
 fn row(table: &UnwindTable, function: usize, at: usize) -> UnwindRow {
     let address = CODE_ADDRESS + (function * SPAN + at) as u64;
-    table.row_for(address).unwrap()
+    table.row_for(ModuleAddress::new(address)).unwrap()
 }
 
 // Check that each kind of function has the rules that its code means: compiled ones save rbp, those
@@ -218,7 +219,10 @@ fn behind_other_code() {
     let table_of = |functions| table(&made_behind(0x4320, functions, 0));
     let found = table_of(&many);
     let top = CODE_ADDRESS + 0x4320 + 70 * SPAN as u64;
-    assert_eq!(found.row_for(top).unwrap().kind, kind::STOP);
+    assert_eq!(
+        found.row_for(ModuleAddress::new(top)).unwrap().kind,
+        kind::STOP
+    );
     assert_eq!(found.stats.functions, 71);
     assert_eq!(table_of(&many[40..]).stats.functions, 0);
 }

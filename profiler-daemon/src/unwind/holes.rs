@@ -12,6 +12,7 @@ use super::{
     rule::Rule,
     table::BuildStats,
 };
+use crate::units::ModuleAddress;
 
 /// Code at the program's entry is taken for its first instructions, up to this many bytes or the
 /// next function.
@@ -29,8 +30,8 @@ const KEPT_BYTES: usize = 15 + TRAMPOLINE.len();
 /// Code without unwind information whose rule is known all the same.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    start: u64,
-    end: u64,
+    start: ModuleAddress,
+    end: ModuleAddress,
     rule: Rule,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn fill(
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
     stats: &mut BuildStats,
-) -> Result<Vec<(u64, Rule)>, NoTable> {
+) -> Result<Vec<(ModuleAddress, Rule)>, NoTable> {
     let mut search = HoleSearch {
         elf,
         file,
@@ -109,9 +110,9 @@ impl<File: ReadAt + ?Sized> HoleSearch<'_, File> {
     /// Looks through a hole once: adds where direct calls lead to within it, and the trampolines.
     fn scan(
         &mut self,
-        hole: &Range<u64>,
-        starts: &mut Vec<u64>,
-        trampolines: &mut Vec<u64>,
+        hole: &Range<ModuleAddress>,
+        starts: &mut Vec<ModuleAddress>,
+        trampolines: &mut Vec<ModuleAddress>,
     ) -> Result<(), NoTable> {
         let mut piece = vec![0; PIECE_BYTES.min((hole.end - hole.start) as usize)];
         let mut at = hole.start;
@@ -153,9 +154,9 @@ impl<File: ReadAt + ?Sized> HoleSearch<'_, File> {
     fn read(
         &mut self,
         reader: &mut CodeReader,
-        part: Range<u64>,
-        starts: &[u64],
-        filling: &mut Vec<(u64, Rule)>,
+        part: Range<ModuleAddress>,
+        starts: &[ModuleAddress],
+        filling: &mut Vec<(ModuleAddress, Rule)>,
     ) -> Result<(), NoTable> {
         let mut code = Vec::new();
         let Range { start: mut at, end } = part;
@@ -194,11 +195,18 @@ impl<File: ReadAt + ?Sized> HoleSearch<'_, File> {
 
 /// The known shapes in a hole, by address, none overlapping. `starts` of functions and
 /// `trampolines` rise.
-fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> Vec<Shape> {
+fn shapes(
+    elf: &Elf,
+    hole: &Range<ModuleAddress>,
+    starts: &[ModuleAddress],
+    trampolines: &[ModuleAddress],
+) -> Vec<Shape> {
     let mut shapes = Vec::new();
     if hole.contains(&elf.entry) {
         let next = starts.partition_point(|start| *start <= elf.entry);
-        let next = starts.get(next).map_or(u64::MAX, |next| *next);
+        let next = starts
+            .get(next)
+            .map_or(ModuleAddress::new(u64::MAX), |next| *next);
         shapes.push(Shape {
             start: elf.entry,
             end: elf
@@ -214,7 +222,7 @@ fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> 
             // A handler returns to its first byte, and callers are looked up one byte before where
             // they go on.
             start: found.saturating_sub(1).max(hole.start),
-            end: found + TRAMPOLINE.len() as u64,
+            end: *found + TRAMPOLINE.len() as u64,
             rule: Rule::SIGNAL,
         });
     }
@@ -226,26 +234,26 @@ fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> 
 }
 
 /// Code that no function covers and that is no padding, by address.
-fn holes(elf: &Elf, spans: &[FunctionSpan]) -> Vec<Range<u64>> {
+fn holes(elf: &Elf, spans: &[FunctionSpan]) -> Vec<Range<ModuleAddress>> {
     let mut holes = Vec::new();
     for segment in &elf.segments {
-        let from = spans.partition_point(|span| span.start < segment.address.get());
-        let to = spans.partition_point(|span| span.start < segment.end().get());
-        let mut at = segment.address.get();
+        let from = spans.partition_point(|span| span.start < segment.address);
+        let to = spans.partition_point(|span| span.start < segment.end());
+        let mut at = segment.address;
         for span in spans.get(from..to).unwrap_or_default() {
-            if span.start.saturating_sub(at) >= PADDING_BYTES {
+            if span.start.checked_from(at).unwrap_or(0) >= PADDING_BYTES {
                 holes.push(at..span.start);
             }
             at = at.max(span.end);
         }
-        if segment.end().get().saturating_sub(at) >= PADDING_BYTES {
-            holes.push(at..segment.end().get());
+        if segment.end().checked_from(at).unwrap_or(0) >= PADDING_BYTES {
+            holes.push(at..segment.end());
         }
     }
     holes
 }
 
-fn is_in(holes: &[Range<u64>], address: u64) -> bool {
+fn is_in(holes: &[Range<ModuleAddress>], address: ModuleAddress) -> bool {
     let after = holes.partition_point(|hole| hole.start <= address);
     after
         .checked_sub(1)

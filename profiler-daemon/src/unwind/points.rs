@@ -15,6 +15,7 @@ use iced_x86::{
 use thiserror::Error;
 
 use super::code::CodeReader;
+use crate::units::ModuleAddress;
 
 /// Most bytes of one function that are read.
 pub const MAX_FUNCTION_BYTES: usize = 256 << 10;
@@ -30,8 +31,8 @@ const TABLE_INSTRUCTIONS: usize = 16;
 /// A place for a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Virtual address of the instruction.
-    pub address: u64,
+    /// Of the instruction.
+    pub address: ModuleAddress,
     /// The kernel executes the instruction elsewhere, one step, which takes about ten times as
     /// long as imitating it.
     pub stepped: bool,
@@ -95,7 +96,11 @@ pub enum NoExits {
 ///
 /// # Errors
 /// [`NoProbe`].
-pub fn find(code: &[u8], address: u64, parts: &[Range<u64>]) -> Result<Points, NoProbe> {
+pub fn find(
+    code: &[u8],
+    address: ModuleAddress,
+    parts: &[Range<ModuleAddress>],
+) -> Result<Points, NoProbe> {
     let instructions = decode(code, address)?;
     let entry = match instructions.as_slice() {
         [mark, next, ..] if mark.mnemonic() == Mnemonic::Endbr64 => next,
@@ -123,7 +128,7 @@ pub fn find(code: &[u8], address: u64, parts: &[Range<u64>]) -> Result<Points, N
 ///
 /// # Errors
 /// [`NoProbe`].
-pub fn find_go(code: &[u8], address: u64) -> Result<Points, NoProbe> {
+pub fn find_go(code: &[u8], address: ModuleAddress) -> Result<Points, NoProbe> {
     let instructions = decode(code, address)?;
     let own = address..address + code.len() as u64;
     let entry = instructions.get(behind_stack_check(&instructions, &own));
@@ -139,7 +144,7 @@ pub fn find_go(code: &[u8], address: u64) -> Result<Points, NoProbe> {
 
 /// The first instruction that is executed once in each call: their number. Go keeps `g` in a
 /// register (1.17), or takes it from the thread's memory first.
-fn behind_stack_check(instructions: &[Instruction], own: &Range<u64>) -> usize {
+fn behind_stack_check(instructions: &[Instruction], own: &Range<ModuleAddress>) -> usize {
     let first = instructions
         .iter()
         .take(STACK_CHECK_INSTRUCTIONS)
@@ -157,9 +162,8 @@ fn behind_stack_check(instructions: &[Instruction], own: &Range<u64>) -> usize {
         });
     let Some((check, _)) = check else { return 0 };
     let grows = instructions.get(check + 1);
-    let is_jump = grows.is_some_and(|jump| {
-        jump.mnemonic() == Mnemonic::Jbe && own.contains(&jump.near_branch_target())
-    });
+    let is_jump = grows
+        .is_some_and(|jump| jump.mnemonic() == Mnemonic::Jbe && own.contains(&branch_target(jump)));
     if is_jump { check + 2 } else { 0 }
 }
 
@@ -168,10 +172,11 @@ fn behind_stack_check(instructions: &[Instruction], own: &Range<u64>) -> usize {
 ///
 /// # Errors
 /// [`NoProbe`]; also where no instruction begins there.
-pub fn at(code: &[u8], address: u64, at: u64) -> Result<Point, NoProbe> {
+pub fn at(code: &[u8], address: ModuleAddress, at: ModuleAddress) -> Result<Point, NoProbe> {
     if code.len() > MAX_FUNCTION_BYTES {
         return Err(NoProbe::TooLong(code.len()));
     }
+    let (address, at) = (address.get(), at.get());
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     while decoder.can_decode() && decoder.ip() <= at {
         let instruction = decoder.decode();
@@ -194,20 +199,20 @@ pub fn at(code: &[u8], address: u64, at: u64) -> Result<Point, NoProbe> {
 /// [`NoProbe`] if it is no code, and within why its exits cannot be told.
 pub fn exits_of_part(
     code: &[u8],
-    address: u64,
-    own: &Range<u64>,
-    parts: &[Range<u64>],
+    address: ModuleAddress,
+    own: &Range<ModuleAddress>,
+    parts: &[Range<ModuleAddress>],
 ) -> Result<Result<Vec<Point>, NoExits>, NoProbe> {
     let instructions = decode(code, address)?;
     Ok(exits(&instructions, code, address, own, parts))
 }
 
 /// All instructions up to the padding at the end.
-fn decode(code: &[u8], address: u64) -> Result<Vec<Instruction>, NoProbe> {
+fn decode(code: &[u8], address: ModuleAddress) -> Result<Vec<Instruction>, NoProbe> {
     if code.len() > MAX_FUNCTION_BYTES {
         return Err(NoProbe::TooLong(code.len()));
     }
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, code, address.get(), DecoderOptions::NONE);
     let mut instructions: Vec<Instruction> = Vec::new();
     while decoder.can_decode() {
         let at = decoder.position();
@@ -242,22 +247,23 @@ fn goes_on(instruction: &Instruction) -> bool {
 fn exits(
     instructions: &[Instruction],
     code: &[u8],
-    address: u64,
-    own: &Range<u64>,
-    parts: &[Range<u64>],
+    address: ModuleAddress,
+    own: &Range<ModuleAddress>,
+    parts: &[Range<ModuleAddress>],
 ) -> Result<Vec<Point>, NoExits> {
-    let within =
-        |target: u64| own.contains(&target) || parts.iter().any(|part| part.contains(&target));
-    let borders: HashSet<u64> = instructions.iter().map(Instruction::ip).collect();
+    let within = |target: ModuleAddress| {
+        own.contains(&target) || parts.iter().any(|part| part.contains(&target))
+    };
+    let borders: HashSet<ModuleAddress> = instructions.iter().map(place).collect();
     let here = address..address + code.len() as u64;
-    let mut balanced: Option<HashSet<u64>> = None;
+    let mut balanced: Option<HashSet<ModuleAddress>> = None;
     let mut found = Vec::new();
     for (index, instruction) in instructions.iter().enumerate() {
-        let at = instruction.ip() - address;
+        let at = place(instruction) - address;
         let leaves = match instruction.flow_control() {
             FlowControl::Return => true,
             FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
-                let target = instruction.near_branch_target();
+                let target = branch_target(instruction);
                 if here.contains(&target) && !borders.contains(&target) {
                     // Jumped into: what is decoded here is not what is executed.
                     return Err(NoExits::Exit(at, "it jumps into an instruction"));
@@ -268,7 +274,8 @@ fn exits(
             FlowControl::IndirectBranch => {
                 let balanced = balanced.get_or_insert_with(|| balanced_at(code, address));
                 let before = &instructions[index.saturating_sub(TABLE_INSTRUCTIONS)..index];
-                if balanced.contains(&instruction.ip()) && !is_through_table(instruction, before) {
+                if balanced.contains(&place(instruction)) && !is_through_table(instruction, before)
+                {
                     return Err(NoExits::Jump(at));
                 }
                 false
@@ -289,7 +296,7 @@ fn exits(
 }
 
 /// Where the stack is as it was at the entry, or may be.
-fn balanced_at(code: &[u8], address: u64) -> HashSet<u64> {
+fn balanced_at(code: &[u8], address: ModuleAddress) -> HashSet<ModuleAddress> {
     let mut balanced = HashSet::new();
     CodeReader::new().states(code, address, |at, state| {
         if state.sp.is_none_or(|sp| sp == 8) {
@@ -327,9 +334,19 @@ fn is_through_table(jump: &Instruction, before: &[Instruction]) -> bool {
     bounded && looked_up
 }
 
+/// Where an instruction is.
+fn place(instruction: &Instruction) -> ModuleAddress {
+    ModuleAddress::new(instruction.ip())
+}
+
+/// Where a direct jump leads to.
+fn branch_target(jump: &Instruction) -> ModuleAddress {
+    ModuleAddress::new(jump.near_branch_target())
+}
+
 fn point(instruction: &Instruction) -> Point {
     Point {
-        address: instruction.ip(),
+        address: place(instruction),
         stepped: !is_imitated(instruction),
     }
 }
@@ -384,11 +401,11 @@ fn refused(instruction: &Instruction) -> Option<&'static str> {
 
 /// Where instructions begin, counted from the first byte, on which a probe does no damage.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn borders(code: &[u8], address: u64) -> HashSet<u64> {
-    let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+pub(crate) fn borders(code: &[u8], address: ModuleAddress) -> HashSet<ModuleAddress> {
+    let decoder = Decoder::with_ip(64, code, address.get(), DecoderOptions::NONE);
     let may_be = |one: &Instruction| one.mnemonic() != Mnemonic::Nop || one.len() != 5;
     let instructions = decoder.into_iter().filter(may_be);
-    instructions.map(|one| one.ip()).collect()
+    instructions.map(|one| place(&one)).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const AT: u64 = 0x1000;
+const AT: ModuleAddress = ModuleAddress::new(0x1000);
 
 fn exits_at(code: &[u8]) -> Vec<u64> {
     let points = find(code, AT, &[]).unwrap();
@@ -98,15 +98,16 @@ fn jumps_to_other_functions_are_exits() {
         }]
     );
     // The same, to its own code elsewhere.
-    let points = find(&code, AT, std::slice::from_ref(&(0x2000..0x2010))).unwrap();
+    let part_at = ModuleAddress::new(0x2000);
+    let points = find(&code, AT, std::slice::from_ref(&(part_at..part_at + 0x10))).unwrap();
     assert_eq!(points.exits.unwrap(), []);
     // Code elsewhere that jumps back stays, and leaves where it returns.
     let part = [0xe9, 0xfb, 0xef, 0xff, 0xff, 0xc3];
-    let exits = exits_of_part(&part, 0x2000, &(AT..AT + 10), &[]).unwrap();
+    let exits = exits_of_part(&part, part_at, &(AT..AT + 10), &[]).unwrap();
     assert_eq!(
         exits.unwrap(),
         [Point {
-            address: 0x2005,
+            address: part_at + 5,
             stepped: true
         }]
     );

@@ -4,6 +4,7 @@
 use profiler_common::unwind::{MAX_PAGE_ROWS, PAGE_BITS, UnwindFailure, UnwindPage, UnwindRow};
 
 use super::{NoTable, rule::Rule};
+use crate::units::ModuleAddress;
 
 /// Most pages of a table: 4 GiB of addresses from the first code to the last.
 pub(super) const MAX_PAGES: usize = 65_536;
@@ -18,7 +19,7 @@ pub(super) struct RowBuilder {
     /// What holds from the last address given on.
     current: Rule,
     /// The last address given.
-    last: u64,
+    last: ModuleAddress,
     max_rows: usize,
     /// The open page has had too many rows.
     dense: bool,
@@ -39,9 +40,9 @@ pub(super) struct Paged {
 
 impl RowBuilder {
     /// No rows yet, for code that begins at `start`.
-    pub(super) fn new(start: u64, max_rows: usize) -> Self {
+    pub(super) fn new(start: ModuleAddress, max_rows: usize) -> Self {
         let mut rows = Self {
-            base_page: start >> PAGE_BITS,
+            base_page: start.get() >> PAGE_BITS,
             pages: Vec::new(),
             rows: Vec::new(),
             current: Rule::GAP,
@@ -56,12 +57,12 @@ impl RowBuilder {
     }
 
     /// `rule` holds from `address` on.
-    pub(super) fn push(&mut self, address: u64, rule: Rule) -> Result<(), NoTable> {
+    pub(super) fn push(&mut self, address: ModuleAddress, rule: Rule) -> Result<(), NoTable> {
         if address < self.last {
             self.disordered += 1;
             return Ok(());
         }
-        let page = (address >> PAGE_BITS) - self.base_page;
+        let page = (address.get() >> PAGE_BITS) - self.base_page;
         if page >= MAX_PAGES as u64 {
             return Err(NoTable::TooWide);
         }
@@ -77,7 +78,7 @@ impl RowBuilder {
             return Err(NoTable::TooManyRows);
         }
         if !self.dense {
-            self.add(address as u16, rule);
+            self.add(address.get() as u16, rule);
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ mod tests {
     // pages begin with what holds there, also pages without a row of their own.
     #[test]
     fn pages_carry_over() {
-        let mut rows = RowBuilder::new(0x1_0010, 100);
+        let mut rows = RowBuilder::new(ModuleAddress::new(0x1_0010), 100);
         for (address, param) in [
             (0x1_0010, 8),
             (0x1_0020, 8),
@@ -159,9 +160,9 @@ mod tests {
             (0x4_0000, 32),
             (0x4_0008, 40),
         ] {
-            rows.push(address, rule(param)).unwrap();
+            rows.push(ModuleAddress::new(address), rule(param)).unwrap();
         }
-        rows.push(0x3_0000, rule(9)).unwrap();
+        rows.push(ModuleAddress::new(0x3_0000), rule(9)).unwrap();
         let paged = rows.finish();
         assert_eq!(paged.disordered, 1);
         assert_eq!(paged.base_page, 1);
@@ -190,11 +191,12 @@ mod tests {
     // had happened.
     #[test]
     fn too_dense() {
-        let mut rows = RowBuilder::new(0, 1 << 20);
+        let mut rows = RowBuilder::new(ModuleAddress::new(0), 1 << 20);
         for address in 0..=u64::from(MAX_PAGE_ROWS) {
-            rows.push(address * 2, rule(address as i32 + 8)).unwrap();
+            rows.push(ModuleAddress::new(address * 2), rule(address as i32 + 8))
+                .unwrap();
         }
-        rows.push(0x1_0004, rule(1)).unwrap();
+        rows.push(ModuleAddress::new(0x1_0004), rule(1)).unwrap();
         let paged = rows.finish();
         assert_eq!(paged.dense_pages, 1);
         let dense = Rule::unsupported(UnwindFailure::UnsupportedDense);
@@ -211,18 +213,22 @@ mod tests {
     // Check that a full page is no dense one, and that the bound on rows and on addresses holds.
     #[test]
     fn bounds() {
-        let mut rows = RowBuilder::new(0, 1 << 20);
+        let mut rows = RowBuilder::new(ModuleAddress::new(0), 1 << 20);
         for address in 0..u64::from(MAX_PAGE_ROWS) {
-            rows.push(address * 2, rule(address as i32)).unwrap();
+            rows.push(ModuleAddress::new(address * 2), rule(address as i32))
+                .unwrap();
         }
         assert_eq!(
-            rows.push(MAX_PAGES as u64 * 0x1_0000, rule(1)),
+            rows.push(ModuleAddress::new(MAX_PAGES as u64 * 0x1_0000), rule(1)),
             Err(NoTable::TooWide)
         );
         let paged = rows.finish();
         assert_eq!((paged.dense_pages, paged.rows.len()), (0, 8192));
-        let mut rows = RowBuilder::new(0, 2);
-        assert_eq!(rows.push(2, rule(1)), Ok(()));
-        assert_eq!(rows.push(4, rule(2)), Err(NoTable::TooManyRows));
+        let mut rows = RowBuilder::new(ModuleAddress::new(0), 2);
+        assert_eq!(rows.push(ModuleAddress::new(2), rule(1)), Ok(()));
+        assert_eq!(
+            rows.push(ModuleAddress::new(4), rule(2)),
+            Err(NoTable::TooManyRows)
+        );
     }
 }

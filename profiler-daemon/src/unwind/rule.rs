@@ -9,7 +9,7 @@ use profiler_common::unwind::{
 };
 
 /// The bytes of unwind sections, as gimli reads them.
-pub(super) type Bytes<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+pub(super) type FrameReader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
 const RBP: Register = Register(6);
 const RSP: Register = Register(7);
@@ -90,7 +90,7 @@ pub(super) fn rule<'a, Section, Storage>(
     row: &UnwindTableRow<usize, Storage>,
 ) -> Rule
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Storage: gimli::UnwindContextStorage<usize>,
 {
     if function.signal {
@@ -116,7 +116,7 @@ fn known<'a, Section, Storage>(
     returns: Option<RegisterRule<usize>>,
 ) -> Result<Rule, UnwindFailure>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Storage: gimli::UnwindContextStorage<usize>,
 {
     let (mut kind, param) = match row.cfa() {
@@ -160,7 +160,7 @@ fn frame<'a, Section>(
     rule: Option<RegisterRule<usize>>,
 ) -> Result<i8, UnwindFailure>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
 {
     match rule {
         None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => Ok(FRAME_UNCHANGED),
@@ -188,7 +188,8 @@ fn cfa_expression(bytes: &[u8], encoding: Encoding) -> Result<(u8, i32), UnwindF
         return Ok((kind::PLT10, 0));
     }
     let unknown = UnwindFailure::UnsupportedExpression;
-    let mut operations = Expression(Bytes::new(bytes, gimli::LittleEndian)).operations(encoding);
+    let mut operations =
+        Expression(FrameReader::new(bytes, gimli::LittleEndian)).operations(encoding);
     let mut next = || operations.next().map_err(|_| unknown);
     let Some(Operation::RegisterOffset {
         register: register @ (RSP | RBP),
@@ -223,8 +224,8 @@ fn cfa_expression(bytes: &[u8], encoding: Encoding) -> Result<(u8, i32), UnwindF
 
 fn bytes_of<'a, Section>(section: &Section, expression: UnwindExpression<usize>) -> Option<&'a [u8]>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
 {
-    let expression: Expression<Bytes<'a>> = expression.get(section).ok()?;
+    let expression: Expression<FrameReader<'a>> = expression.get(section).ok()?;
     Some(expression.0.slice())
 }

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use flate2::{Compression, write::ZlibEncoder};
 use profiler_common::unwind::kind;
 
+use crate::units::ModuleAddress;
+
 use super::{
     BuildLimits, NoTable, UnwindTable, build_file,
     elf::Elf,
@@ -70,7 +72,7 @@ fn table(section: MadeSection) -> UnwindTable {
 #[track_caller]
 fn refused(section: MadeSection) -> NoTable {
     let table = table(section);
-    let row = table.row_for(CODE_ADDRESS + 4).unwrap();
+    let row = table.row_for(ModuleAddress::new(CODE_ADDRESS + 4)).unwrap();
     assert_eq!((row.kind, row.param), (kind::CFA_RSP, 32));
     table.without.unwrap()
 }
@@ -83,7 +85,7 @@ fn read_as_if_it_were_not_compressed() {
     let size_bytes = section.len() as u64;
     let plain = table(MadeSection::new(".debug_frame", section.clone()));
     assert_eq!(plain.without, None);
-    let row = plain.row_for(CODE_ADDRESS).unwrap();
+    let row = plain.row_for(ModuleAddress::new(CODE_ADDRESS)).unwrap();
     assert_eq!((row.kind, row.param), (kind::CFA_RSP, 48));
     assert_eq!(table(flagged(1, size_bytes, &packed(&section))), plain);
     assert_eq!(table(old(size_bytes, &packed(&section))), plain);
@@ -173,7 +175,11 @@ fn code_alone() {
     let mut file = program(&code(), &[]);
     let table = build_file(&*file, &BuildLimits::default(), &mut || true).unwrap();
     assert_eq!(table.without, Some(NoTable::NoUnwindInformation));
-    let at = |offset: u64| table.row_for(CODE_ADDRESS + offset).unwrap();
+    let at = |offset: u64| {
+        table
+            .row_for(ModuleAddress::new(CODE_ADDRESS + offset))
+            .unwrap()
+    };
     assert_eq!((at(0).param, at(4).param, at(8).param), (8, 32, 8));
     assert_eq!(at(0x40).kind, kind::FRAME_POINTER);
     let little = BuildLimits {

@@ -4,7 +4,7 @@
 use profiler_common::unwind::{PAGE_BITS, UnwindPage, UnwindRow, search};
 
 use super::{NoTable, elf::Segment};
-use crate::units::{FileOffset, VirtualAddress};
+use crate::units::{FileOffset, ModuleAddress, VirtualAddress};
 
 /// Memory pages that mappings are made of, bytes.
 const MAPPING_PAGE_BYTES: u64 = 4096;
@@ -62,7 +62,8 @@ impl UnwindTable {
 
     /// The row that holds at a virtual address. `None` outside of all pages.
     #[must_use]
-    pub fn row_for(&self, address: u64) -> Option<UnwindRow> {
+    pub fn row_for(&self, address: ModuleAddress) -> Option<UnwindRow> {
+        let address = address.get();
         let index = (address >> PAGE_BITS).checked_sub(self.base_page)?;
         let page = self.pages.get(usize::try_from(index).ok()?)?;
         let found = search(u32::from(page.count), address as u16, |row| {
@@ -99,7 +100,6 @@ pub fn bias(segments: &[Segment], start: VirtualAddress, offset: FileOffset) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::ModuleAddress;
 
     // Check the way from a mapping to the file's addresses, for a segment that begins inside a page
     // of the file.

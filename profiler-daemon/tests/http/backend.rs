@@ -31,11 +31,11 @@ use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::{Lines, Names};
 use profiler_daemon::report::{Instrumentation, instrumentation};
 use profiler_daemon::stages::choosing::Exits;
-use profiler_daemon::stages::instrumenting::Wanted;
+use profiler_daemon::stages::instrumenting::InstrumentationRequest;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
-use profiler_daemon::units::{BootNs, FileOffset, ModuleAddress, MonoNs, UnixNs};
+use profiler_daemon::units::{BootNs, FileOffset, ModuleAddress, ModuleOffset, MonoNs, UnixNs};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;
@@ -84,7 +84,7 @@ impl Default for Fake {
             snapshots: Arc::default(),
             instrumentations: Mutex::new(vec![measuring(
                 1,
-                Wanted {
+                InstrumentationRequest {
                     name: "first".to_owned(),
                     patterns: Vec::new(),
                     followed: Followed::default(),
@@ -250,7 +250,7 @@ fn profile() -> Profile {
         .map(|offset| {
             profile.frames().intern(Frame {
                 module: ModuleId::JIT,
-                offset: 0x1000 + offset,
+                offset: ModuleOffset::new(0x1000 + offset),
             })
         })
         .collect();
@@ -338,7 +338,7 @@ fn code(offset: u64) -> Code {
 static PROGRAM: OnceLock<Arc<std::fs::File>> = OnceLock::new();
 
 /// An instrumentation of one function; another is refused.
-fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
+fn measuring(id: u32, wanted: InstrumentationRequest) -> InstrumentationState {
     let plan = PlannedFunction {
         name: "work".to_owned(),
         aliases: Vec::new(),
@@ -405,7 +405,7 @@ impl Source for Fake {
             tokio::time::sleep(self.delay).await;
             self.snapshots.fetch_add(1, Ordering::Relaxed);
             if self.unavailable {
-                return Err(Unavailable("the kernel's maps cannot be read".to_owned()));
+                return Err(Unavailable("the kernel's maps cannot be read".into()));
             }
             Ok(match &self.live {
                 Some(live) => Arc::new(live.lock().unwrap().next()),
@@ -439,7 +439,7 @@ impl Source for Fake {
 
     fn instrument(
         &self,
-        wanted: Wanted,
+        wanted: InstrumentationRequest,
         dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
         let mut all = self.instrumentations.lock().unwrap();
@@ -456,7 +456,7 @@ impl Source for Fake {
             Ok(instrumentation(&state, no_caller))
         } else {
             let why = format!("there is no process {}", wanted.whom.pids[0]);
-            Err(InstrumentationFailure::Refused(why))
+            Err(InstrumentationFailure::Refused(why.into()))
         };
         Box::pin(std::future::ready(answer))
     }
@@ -510,7 +510,7 @@ impl Source for Fake {
                 module: frame.module,
                 offset: frame.offset,
             };
-            (place, code(frame.offset))
+            (place, code(frame.offset.get()))
         };
         let table: LineTable = frames.into_iter().map(code).collect();
         let lines: Arc<dyn Lines + Send + Sync> = Arc::new(table);
@@ -540,10 +540,10 @@ impl Source for Fake {
 
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
         let answer = if self.unavailable {
-            Err(Unavailable("too many requests wait for the collector".to_owned()).into())
+            Err(Unavailable("too many requests wait for the collector".into()).into())
         } else if targets.cgroups.iter().any(|cgroup| cgroup == "/missing") {
             Err(TargetsFailure::Refused(
-                "there is no control group /missing".to_owned(),
+                "there is no control group /missing".into(),
             ))
         } else {
             *self.targets.lock().unwrap() = targets.clone();
@@ -556,7 +556,7 @@ impl Source for Fake {
         &self,
         change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
-        let unavailable = Unavailable("the kernel's maps cannot be read".to_owned());
+        let unavailable = Unavailable("the kernel's maps cannot be read".into());
         let changed = if self.unavailable {
             Err(unavailable.into())
         } else {
@@ -567,7 +567,7 @@ impl Source for Fake {
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
         let answer = if self.unavailable {
-            Err(Unavailable("the kernel's maps cannot be read".to_owned()))
+            Err(Unavailable("the kernel's maps cannot be read".into()))
         } else {
             Ok("# a comment\n".repeat(self.metrics_bytes / 12))
         };

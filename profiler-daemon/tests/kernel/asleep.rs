@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use profiler_daemon::kernel::{
-    Asked, Kernel, KernelSettings, NamedTargets, OutsideLook, SystemCalls,
+    Asked, Kernel, KernelSettings, NamedTargets, OutsideLook, TracedSystemCalls,
 };
 
 use serde_json::Value;
@@ -268,7 +268,7 @@ fn who_ran_between_two_looks_is_noticed() {
     let settings = KernelSettings {
         frequency_hz: 99,
         min_interval_ns: 1_000_000,
-        system_calls: SystemCalls::All,
+        system_calls: TracedSystemCalls::All,
         max_threads: 1024,
         stacks_per_drain: 1024,
         ring_bytes: 1 << 20,

@@ -12,7 +12,7 @@ use profiler_common::Class;
 use profiler_common::kinds::{
     BLOCKED, Kind, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, RUNNABLE, Tick,
 };
-use profiler_daemon::kernel::{KernelSettings, SystemCalls};
+use profiler_daemon::kernel::{KernelSettings, TracedSystemCalls};
 use profiler_daemon::sys::clock::thread_ns;
 
 use crate::observed::{GAP_NS, NOT_KEPT, NOT_SAMPLED, observe, observe_all, settings, stolen_ns};
@@ -94,7 +94,7 @@ fn user_code_before_a_call_is_none_of_the_call() {
         }
     };
     let stolen_before_ns = stolen_ns();
-    let Some((account, ())) = observe(SystemCalls::All, work, 3.0) else {
+    let Some((account, ())) = observe(TracedSystemCalls::All, work, 3.0) else {
         return;
     };
     let stolen_ns = stolen_ns() - stolen_before_ns;
@@ -130,7 +130,7 @@ fn sleeps_of_many_lengths_have_their_time() {
         }
         truth
     };
-    let Some((account, truth)) = observe(SystemCalls::All, work, 6.0) else {
+    let Some((account, truth)) = observe(TracedSystemCalls::All, work, 6.0) else {
         return;
     };
     let sum = account.sum();
@@ -218,7 +218,7 @@ fn page_faults_are_told_apart_and_counted() {
         unsafe { libc::munmap(start, BYTES) };
         faults()
     };
-    let Some((account, faults)) = observe(SystemCalls::All, work, 2.0) else {
+    let Some((account, faults)) = observe(TracedSystemCalls::All, work, 2.0) else {
         return;
     };
     let (sum, thread) = (account.sum(), account.snapshot());
@@ -248,7 +248,7 @@ fn untraced_time_has_ticks_of_all_three_sorts() {
             sleep::<2>(200_000);
         }
     };
-    let Some((account, ())) = observe(SystemCalls::Off, work, 3.0) else {
+    let Some((account, ())) = observe(TracedSystemCalls::Off, work, 3.0) else {
         return;
     };
     let (sum, thread) = (account.sum(), account.snapshot());
@@ -292,7 +292,7 @@ fn without_an_interval_each_nanosecond_of_calls_has_its_stack() {
     };
     let settings = KernelSettings {
         min_interval_ns: 0,
-        ..settings(SystemCalls::All)
+        ..settings(TracedSystemCalls::All)
     };
     let Some((observed, tid, ())) = observe_all(settings, work, 2.0) else {
         return;
@@ -323,7 +323,7 @@ fn what_finds_no_room_is_kept_without_its_stack() {
     };
     let settings = KernelSettings {
         stacks_per_drain: 2,
-        ..settings(SystemCalls::All)
+        ..settings(TracedSystemCalls::All)
     };
     let stolen_before_ns = stolen_ns();
     let Some((observed, tid, ())) = observe_all(settings, work, 2.0) else {
@@ -359,7 +359,7 @@ fn processes_that_come_and_go_are_whole() {
     };
     let settings = KernelSettings {
         min_interval_ns: 20_000,
-        ..settings(SystemCalls::All)
+        ..settings(TracedSystemCalls::All)
     };
     let Some((observed, _, children)) = observe_all(settings, work, 3.0) else {
         return;

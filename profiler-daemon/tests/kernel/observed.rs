@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use profiler_common::kinds::{BLOCKED, Kind, Primary, RUNNABLE};
 use profiler_common::{Class, Counter, Phase};
 use profiler_daemon::kernel::{
-    Kernel, KernelSettings, Missing, NamedTargets, SystemCalls, ThreadSnapshot,
+    Kernel, KernelSettings, MissingStack, NamedTargets, ThreadSnapshot, TracedSystemCalls,
 };
 use profiler_daemon::sys::clock::monotonic_ns;
 
@@ -22,7 +22,7 @@ pub(crate) const NOT_KEPT: u8 = 1;
 /// Between two passes.
 const PASS: Duration = Duration::from_millis(200);
 
-pub(crate) fn settings(system_calls: SystemCalls) -> KernelSettings {
+pub(crate) fn settings(system_calls: TracedSystemCalls) -> KernelSettings {
     KernelSettings {
         frequency_hz: 997,
         min_interval_ns: GAP_NS,
@@ -107,8 +107,8 @@ impl Observed {
         for sum in pass.sums {
             let place = match sum.missing {
                 None => Ok(sum.user),
-                Some(Missing::NotSampled) => Err(NOT_SAMPLED),
-                Some(Missing::NotKept) => Err(NOT_KEPT),
+                Some(MissingStack::NotSampled) => Err(NOT_SAMPLED),
+                Some(MissingStack::NotKept) => Err(NOT_KEPT),
             };
             let account = self.living.entry(sum.slot).or_default();
             account.places.entry(place).or_default().add(&sum.primary);
@@ -221,7 +221,7 @@ pub(crate) fn observe_all<T: Send>(
 
 /// The account of a thread that does `work`, and what it returns.
 pub(crate) fn observe<T: Send>(
-    system_calls: SystemCalls,
+    system_calls: TracedSystemCalls,
     work: impl FnOnce(&AtomicBool) -> T + Send,
     seconds: f64,
 ) -> Option<(Account, T)> {

@@ -62,7 +62,7 @@ fn flipped_bits() {
         fs::write(&damaged, image).unwrap();
         let damaged = requests
             .iter()
-            .map(|request| programs::request(&damaged, request.place.offset));
+            .map(|request| programs::request(&damaged, request.place.offset.get()));
         let codes = ask(&finder(LIMITS), &damaged.collect::<Vec<_>>());
         let found: Vec<_> = codes.iter().map(shown).collect();
         differing += usize::from(found != whole);
@@ -100,7 +100,7 @@ fn compressed_nonsense() {
         image[at + place..at + place + bytes.len()].copy_from_slice(bytes);
         let damaged = folder.path().join("damaged");
         fs::write(&damaged, image).unwrap();
-        let request = programs::request(&damaged, request.place.offset);
+        let request = programs::request(&damaged, request.place.offset.get());
         shown(&programs::ask_one(&finder(LIMITS), &request))
     };
     assert!(with(0, &[]).is_ok());

@@ -17,6 +17,7 @@ use profiler_daemon::symbols::lines::finder::{LineFinder, LineOptions, WorkerOpt
 use profiler_daemon::symbols::lines::{Code, NoLine};
 use profiler_daemon::symbols::request::Request;
 use profiler_daemon::sys::limited_child::ChildLimits;
+use profiler_daemon::units::ModuleOffset;
 
 /// Longest wait for an answer; on a busy machine a worker takes seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -133,7 +134,10 @@ pub(crate) fn request_as(program: &Path, offset: u64, seen: Option<Seen>) -> Req
     };
     let module = ModuleId(9);
     Request {
-        place: Place { module, offset },
+        place: Place {
+            module,
+            offset: ModuleOffset::new(offset),
+        },
         module: Arc::new(Module {
             build_id,
             ..Module::named(program.to_str().unwrap(), ModuleKind::User)

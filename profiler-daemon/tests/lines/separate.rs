@@ -28,7 +28,7 @@ fn split(flags: &[&str]) -> Option<Split> {
     let at = codes
         .iter()
         .position(|code| shown(code) == Ok("outer:6 inner:3".into()));
-    let offset = requests[at.unwrap()].place.offset;
+    let offset = requests[at.unwrap()].place.offset.get();
     let run = |arguments: &[&str]| tool("objcopy", arguments, folder.path());
     run(&["--only-keep-debug", "program", "stripped.debug"])?;
     let link = "--add-gnu-debuglink=stripped.debug";

@@ -33,6 +33,7 @@ use profiler_daemon::{
         request::Request,
         symbolizer::{SymbolOptions, Symbolizer},
     },
+    units::ModuleOffset,
 };
 
 use aliases::Aliases;
@@ -122,7 +123,7 @@ impl Compared {
             let request = |offset| Request {
                 place: Place {
                     module: file.1.module,
-                    offset,
+                    offset: ModuleOffset::new(offset),
                 },
                 module: Arc::clone(&file.0),
                 file: Some(Arc::clone(&file.1)),

@@ -11,7 +11,7 @@ use profiler_daemon::profile::frames::{Frame, FrameId};
 use profiler_daemon::report::names::Names;
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
-use profiler_daemon::units::ModuleAddress;
+use profiler_daemon::units::{ModuleAddress, ModuleOffset};
 
 /// The module of functions of the kernel.
 pub(crate) const KERNEL: &str = "[kernel]";
@@ -65,10 +65,11 @@ impl Functions {
                 (self.modules.intern(identity, made), FunctionKind::User)
             }
         };
-        let offset = 0x1000 + 16 * self.frames.len() as u64;
+        let offset = ModuleOffset::new(0x1000 + 16 * self.frames.len() as u64);
         let frame = profile.frames().intern(Frame { module: id, offset });
         let place = Place { module: id, offset };
-        self.code.insert(place, code(module, function, offset));
+        self.code
+            .insert(place, code(module, function, offset.get()));
         let known = !function.contains("+0x");
         self.names.insert(frame, name(function, kind, known));
         self.frames.insert(key, frame);

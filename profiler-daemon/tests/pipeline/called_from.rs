@@ -4,7 +4,7 @@ use profiler_common::ClassNs;
 use profiler_daemon::{
     export::text,
     profile::{input::ThreadState, limits::Limits, snapshot::Snapshot},
-    report::{self, CalledFrom, Frames, FunctionRow, List, Scope, TableQuery},
+    report::{self, CalledFrom, FrameScope, FunctionRow, List, Scope, TableQuery},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ fn process(stacks: &[(&[&str], &[&str], ClassNs)]) -> (Snapshot, ByName) {
     (small.profile.snapshot(), small.names)
 }
 
-fn functions(of: &(Snapshot, ByName), scope: &Scope, frames: Frames) -> List<FunctionRow> {
+fn functions(of: &(Snapshot, ByName), scope: &Scope, frames: FrameScope) -> List<FunctionRow> {
     let query = TableQuery {
         frames,
         ..TableQuery::default()
@@ -101,7 +101,7 @@ fn a_wait_names_the_program() {
         ),
     ]);
     for scope in [OF_PROCESS, Scope::Session] {
-        let list = functions(&of, &scope, Frames::User);
+        let list = functions(&of, &scope, FrameScope::User);
         let expected = CalledFrom {
             function: "ProcSleep".into(),
             module: "/usr/bin/app".into(),
@@ -146,12 +146,12 @@ fn libraries_stand_for_programs() {
         (&["_start", "main", "libc:sleep"], &[], blocked(30)),
         (&["libc:start_thread", "libc:own"], &[], blocked(20)),
     ]);
-    let list = functions(&of, &OF_PROCESS, Frames::User);
+    let list = functions(&of, &OF_PROCESS, FrameScope::User);
     let named = |function| caller(&list, function).map(|of| &*of.function);
     assert_eq!(named("futex"), Some("take_job"));
     assert_eq!(named("sleep"), Some("main"));
     assert_eq!(named("own"), None);
-    let list = functions(&of, &OF_PROCESS, Frames::All);
+    let list = functions(&of, &OF_PROCESS, FrameScope::All);
     assert_eq!(
         caller(&list, "schedule").map(|of| &*of.function),
         Some("take_job")
@@ -169,7 +169,7 @@ fn as_text() {
         (&["main", "ProcSleep", "libc:epoll_wait"], &[], blocked(500)),
         (&["main", &long, &library], &[], blocked(100)),
     ]);
-    let list = functions(&of, &OF_PROCESS, Frames::User);
+    let list = functions(&of, &OF_PROCESS, FrameScope::User);
     let mut out = Vec::new();
     text::write(&list, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();

@@ -9,8 +9,9 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, Compared, Diff, DiffQuery, DiffSide, Grouping, Moment, ProcessDiff, ProcessDiffQuery,
-        ProcessSelector, ReportError, Scope, StackValue, TableQuery, Whole, Window,
+        self, ComparedWindow, Diff, DiffQuery, DiffSide, Grouping, Moment, ProcessDiff,
+        ProcessDiffQuery, ProcessSelector, ReportError, Scope, StackValue, TableQuery, Whole,
+        Window,
     },
     units::BootNs,
 };
@@ -127,7 +128,7 @@ const AFTER: Window = Window::Last {
 
 fn processes(by: Grouping, value: Option<StackValue>, threshold_percent: f64) -> ProcessDiff {
     let (snapshot, names) = profile();
-    let compared = |window, name: &str| Compared {
+    let compared = |window, name: &str| ComparedWindow {
         window,
         name: name.to_owned(),
     };

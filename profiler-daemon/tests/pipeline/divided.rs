@@ -15,7 +15,7 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery,
+        self, FrameScope, ProcessSelector, Scope, TableQuery, ViewQuery,
         values::{ClassValues, RowValues},
     },
 };
@@ -123,7 +123,7 @@ fn functions(
     snapshot: &Snapshot,
     names: &ByName,
     scope: &Scope,
-    frames: Frames,
+    frames: FrameScope,
 ) -> BTreeMap<String, [u64; 4]> {
     let query = TableQuery {
         frames,
@@ -153,7 +153,7 @@ fn rows<const N: usize>(rows: [(&str, [u64; 4]); N]) -> BTreeMap<String, [u64; 4
 fn kinds() {
     let (snapshot, names) = every_kind();
     assert_eq!(
-        functions(&snapshot, &names, &OF_PROCESS, Frames::User),
+        functions(&snapshot, &names, &OF_PROCESS, FrameScope::User),
         rows([
             ("compute", [440, 400, 0, 0]),
             ("touch", [210, 0, 200, 0]),
@@ -192,7 +192,7 @@ fn kinds() {
 fn kernel_functions() {
     let (snapshot, names) = every_kind();
     assert_eq!(
-        functions(&snapshot, &names, &OF_PROCESS, Frames::All),
+        functions(&snapshot, &names, &OF_PROCESS, FrameScope::All),
         rows([
             ("compute", [440, 400, 0, 0]),
             ("page_fault", [210, 0, 200, 0]),
@@ -254,7 +254,7 @@ fn intervals_of_kernel_functions() {
         rows.map(|row| (row.function, row.values))
             .collect::<BTreeMap<_, _>>()
     };
-    let (user, all) = (table(Frames::User), table(Frames::All));
+    let (user, all) = (table(FrameScope::User), table(FrameScope::All));
     let own = |name: &str| {
         let time = all[name].elapsed;
         let ends = [time.exclusive_low_ns, time.exclusive_high_ns];
@@ -371,7 +371,7 @@ fn strata() {
         small.profile.apply(small.pass(second));
     }
     let (snapshot, names) = (small.profile.snapshot(), small.names);
-    let shown = |scope: &Scope| functions(&snapshot, &names, scope, Frames::User);
+    let shown = |scope: &Scope| functions(&snapshot, &names, scope, FrameScope::User);
     let user = |ms| [ms, ms, 0, 0];
     assert_eq!(
         shown(&Scope::Session),

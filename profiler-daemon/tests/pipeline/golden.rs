@@ -17,7 +17,7 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, Frames, NeighbourQuery, ProcessSelector, Scope, TableQuery, TreeQuery, ViewQuery,
+        self, FrameScope, NeighbourQuery, ProcessSelector, Scope, TableQuery, TreeQuery, ViewQuery,
     },
     units::BootNs,
 };
@@ -177,7 +177,7 @@ const SELECTOR: ProcessSelector = ProcessSelector {
 #[test]
 fn functions_and_modules() {
     let (snapshot, names) = service();
-    for (suffix, frames) in [("", Frames::User), ("-all", Frames::All)] {
+    for (suffix, frames) in [("", FrameScope::User), ("-all", FrameScope::All)] {
         let query = TableQuery {
             frames,
             ..TableQuery::default()
@@ -259,7 +259,7 @@ fn totals() {
 fn call_tree() {
     let (snapshot, names) = service();
     let whole = TreeQuery {
-        frames: Frames::All,
+        frames: FrameScope::All,
         ..TreeQuery::default()
     };
     check(

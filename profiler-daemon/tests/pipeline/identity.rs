@@ -7,7 +7,7 @@ use profiler_daemon::{
         input::{DrainPass, ThreadState},
         limits::Limits,
     },
-    report::{self, Frames, Scope, TableQuery, ThreadRow, ViewQuery, Window},
+    report::{self, FrameScope, Scope, TableQuery, ThreadRow, ViewQuery, Window},
     units::BootNs,
 };
 
@@ -164,7 +164,7 @@ fn first_seen_after_the_exec() {
     pass.threads.push(thread);
     small.profile.apply(pass);
     let query = ViewQuery {
-        frames: Frames::User,
+        frames: FrameScope::User,
         window: Window::Session,
     };
     let session = report::session(&small.profile.snapshot(), &query, &small.names).unwrap();

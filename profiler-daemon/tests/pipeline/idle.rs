@@ -13,7 +13,8 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, Frames, Moment, Scope, Sections, StackQuery, StackValue, TreeNode, TreeQuery, Window,
+        self, FrameScope, Moment, Scope, SectionMode, StackQuery, StackValue, TreeNode, TreeQuery,
+        Window,
     },
 };
 
@@ -245,11 +246,11 @@ fn windows_and_formats() {
     let query = StackQuery {
         tree: TreeQuery {
             idle_apart: true,
-            frames: Frames::All,
+            frames: FrameScope::All,
             ..TreeQuery::default()
         },
         places: false,
-        sections: Sections::Process,
+        sections: SectionMode::Process,
     };
     let stacks = report::stacks(&snapshot, &Scope::Session, &query, &names).unwrap();
     let mut text = Vec::new();

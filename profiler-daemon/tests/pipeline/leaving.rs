@@ -19,7 +19,7 @@ use profiler_daemon::{
     report::{self, ProcessSelector, Scope, StackQuery, TableQuery, ViewQuery, names::Names},
     symbols::names::{FunctionKind, FunctionName},
     units::BootNs,
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 use crate::{
@@ -76,7 +76,7 @@ fn invent(small: &mut Small, pid: u32, first: u64, count: u64) -> Vec<FrameId> {
     };
     let frame = |offset| Frame {
         module: ModuleId::JIT,
-        offset,
+        offset: ModuleOffset::new(offset),
     };
     let frames = small.profile.frames();
     let offsets = first..first + count;
@@ -95,8 +95,8 @@ impl ByPlace {
             let frame = snapshot.frame(*id);
             let known = *id != FrameId::UNKNOWN;
             let name = FunctionName {
-                name: format!("m{}+{}", frame.module.0, frame.offset).into(),
-                address: known.then_some(ModuleAddress::new(frame.offset)),
+                name: format!("m{}+{}", frame.module.0, frame.offset.get()).into(),
+                address: known.then_some(ModuleAddress::new(frame.offset.get())),
                 kind: FunctionKind::User,
                 known,
             };
@@ -190,7 +190,7 @@ fn sweeping_a_million() {
         .map(|offset| {
             frames.intern(Frame {
                 module: ModuleId::JIT,
-                offset,
+                offset: ModuleOffset::new(offset),
             })
         })
         .collect();
@@ -229,7 +229,7 @@ fn two_snapshots_with_other_numbers() {
     // Only what the victim has is still named: as if the others' tree had been folded.
     let kept = small.frames(&["main", "before", "after"]);
     let unnamed = small.profile.snapshot();
-    assert_eq!(unnamed.frame(invented[1]).offset, 78);
+    assert_eq!(unnamed.frame(invented[1]).offset.get(), 78);
     small
         .profile
         .frames()
@@ -243,7 +243,10 @@ fn two_snapshots_with_other_numbers() {
     let (earlier, later) = Snapshot::with_one_numbering(earlier, later);
     let frames = |snapshot: &Snapshot, pid| -> Vec<u64> {
         let needed = report::frames_needed(snapshot, &of_process(pid)).unwrap();
-        let mut offsets: Vec<u64> = needed.iter().map(|id| later.frame(*id).offset).collect();
+        let mut offsets: Vec<u64> = needed
+            .iter()
+            .map(|id| later.frame(*id).offset.get())
+            .collect();
         offsets.sort_unstable();
         offsets
     };

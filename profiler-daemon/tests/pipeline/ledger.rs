@@ -11,7 +11,8 @@ use profiler_daemon::{
     },
     report::names::Names,
     report::{
-        self, Frames, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
+        self, FrameScope, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery,
+        Window,
     },
 };
 use proptest::prelude::*;
@@ -60,14 +61,14 @@ fn check_scope(
         window,
         ..TableQuery::default()
     };
-    let functions = [Frames::User, Frames::All]
+    let functions = [FrameScope::User, FrameScope::All]
         .map(|frames| json(&report::functions(snapshot, scope, &table(frames), names).unwrap()));
     check_functions(&functions, total);
-    for frames in [Frames::User, Frames::All] {
+    for frames in [FrameScope::User, FrameScope::All] {
         let query = table(frames);
         let modules = json(&report::modules(snapshot, scope, &query, names).unwrap());
         check_table(&modules, total);
-        if frames == Frames::User {
+        if frames == FrameScope::User {
             assert_eq!(
                 cause(&modules, "callers_folded_ns"),
                 cause(&functions[0], "callers_folded_ns")
@@ -94,11 +95,11 @@ fn check_scope(
         }
     }
     check_threads(
-        &json(&report::threads(snapshot, scope, &table(Frames::User), names).unwrap()),
+        &json(&report::threads(snapshot, scope, &table(FrameScope::User), names).unwrap()),
         total,
     );
     let query = ViewQuery {
-        frames: Frames::User,
+        frames: FrameScope::User,
         window,
     };
     let events = json(&report::os_events(snapshot, scope, &query, names).unwrap());
@@ -149,7 +150,7 @@ fn check_counts(
 /// Every rule, on every answer, for one window.
 pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) {
     let query = ViewQuery {
-        frames: Frames::User,
+        frames: FrameScope::User,
         window,
     };
     let session = json(&report::session(snapshot, &query, names).unwrap());
@@ -240,7 +241,7 @@ fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &d
     );
     let cause = |name: &str| cause(session, name);
     let query = TableQuery {
-        frames: Frames::All,
+        frames: FrameScope::All,
         ..TableQuery::default()
     };
     let functions = json(&report::functions(snapshot, &Scope::Session, &query, names).unwrap());
@@ -279,7 +280,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
             match report::session(
                 &snapshot,
                 &ViewQuery {
-                    frames: Frames::User,
+                    frames: FrameScope::User,
                     window,
                 },
                 &names,

@@ -17,7 +17,7 @@ use profiler_daemon::{
         completeness::Completeness, values::RowValues,
     },
     symbols::lines::{Code, LineTable, NoLine, SourceLine, Step},
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 use proptest::prelude::*;
 
@@ -450,7 +450,7 @@ fn places_of_files_that_are_gone() {
         .iter()
         .map(|row| row.file_offset.clone())
         .collect();
-    let mut offsets: Vec<u64> = [0, 1, 2, 9]
+    let mut offsets: Vec<ModuleOffset> = [0, 1, 2, 9]
         .map(|index: usize| world.snapshot.frame(world.frames[index]).offset)
         .to_vec();
     offsets.sort_unstable();

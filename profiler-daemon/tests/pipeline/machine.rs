@@ -24,7 +24,7 @@ use profiler_daemon::{
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
     units::ModuleAddress,
-    units::{BootNs, MonoNs, UnixNs},
+    units::{BootNs, ModuleOffset, MonoNs, UnixNs},
 };
 use proptest::prelude::*;
 
@@ -253,7 +253,10 @@ impl Machine {
             module("/lib/lib.so", ModuleKind::User),
         );
         let kernel = profiler_daemon::processes::module::ModuleId::KERNEL;
-        let mut frame = |module, offset| profile.frames().intern(Frame { module, offset });
+        let mut frame = |module, offset| {
+            let offset = ModuleOffset::new(offset);
+            profile.frames().intern(Frame { module, offset })
+        };
         let user: Vec<FrameId> = (0..6)
             .map(|n| frame(if n < 3 { app } else { lib }, 0x10 * n))
             .collect();
@@ -531,8 +534,8 @@ impl ByOffset {
             let frame = frames.get(FrameId(id));
             let known = frame != Frame::default();
             FunctionName {
-                name: format!("f{}", frame.offset / 0x20).into(),
-                address: known.then_some(ModuleAddress::new(frame.offset)),
+                name: format!("f{}", frame.offset.get() / 0x20).into(),
+                address: known.then_some(ModuleAddress::new(frame.offset.get())),
                 kind: if known {
                     FunctionKind::User
                 } else {

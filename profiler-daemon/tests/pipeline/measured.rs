@@ -9,7 +9,7 @@ use profiler_daemon::{
     profile::{
         input::{DrainPass, ThreadState},
         limits::Limits,
-        measured::{Calls, Counted, Function, FunctionState, Measured},
+        measured::{Calls, Counted, FunctionState, MeasuredCalls, ProbedFunction},
         sessions::At,
     },
     report::{
@@ -84,7 +84,7 @@ impl World {
         let address = self.small.names.function(frame).address.unwrap();
         let module = self.small.profile.snapshot().frame(frame).module;
         self.functions.push(FunctionState {
-            function: Arc::new(Function {
+            function: Arc::new(ProbedFunction {
                 number,
                 instrumentation: 1,
                 name: name.into(),
@@ -122,7 +122,7 @@ impl World {
                 .delta(&["main", function], &[], ticks, [ns, 0, 0, 0, 0]);
             pass.stacks.push(stack);
         }
-        pass.measured = Measured {
+        pass.measured = MeasuredCalls {
             functions: Arc::new(self.functions.clone()),
             costs: Default::default(),
             counted: Arc::new(self.counted.clone()),

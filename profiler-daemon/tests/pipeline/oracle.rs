@@ -17,8 +17,8 @@ use profiler_daemon::{
         input::{CommName, DrainPass, StackDelta, ThreadState, ThreadUpdate},
         limits::Limits,
     },
-    report::{self, Frames, ProcessSelector, Scope, TableQuery},
-    units::{BootNs, MonoNs},
+    report::{self, FrameScope, ProcessSelector, Scope, TableQuery},
+    units::{BootNs, ModuleOffset, MonoNs},
 };
 use proptest::prelude::*;
 
@@ -75,7 +75,9 @@ proptest! {
         let mut pass = DrainPass { now_ns: START_NS, now_unix_ns: START_UNIX_NS, ..DrainPass::default() };
         let mut total_ns = 0;
         for (user, kernel, samples, ns) in stacks {
-            let mut intern = |module, offset| profile.frames().intern(Frame { module, offset });
+            let mut intern = |module, offset| {
+                profile.frames().intern(Frame { module, offset: ModuleOffset::new(offset) })
+            };
             let user: Vec<(ModuleId, u64)> = user.iter().map(|n| (module_of(*n, app, lib), n * 0x10)).collect();
             let kernel: Vec<(ModuleId, u64)> = kernel.iter().map(|n| (ModuleId::KERNEL, n * 0x10)).collect();
             let shown = user.iter().chain(kernel.iter().filter(|_| all));
@@ -126,7 +128,7 @@ proptest! {
         let names = ByOffset::new(&mut profile);
         let snapshot = profile.snapshot();
         let scope = Scope::Process(ProcessSelector { pid: 7, start_ticks: None });
-        let frames = if all { Frames::All } else { Frames::User };
+        let frames = if all { FrameScope::All } else { FrameScope::User };
         let query = TableQuery { frames, ..TableQuery::default() };
         let answer = report::functions(&snapshot, &scope, &query, &names).unwrap();
         let values = |v: &report::values::RowValues| {

@@ -14,7 +14,7 @@ use profiler_daemon::{
         limits::Limits,
         snapshot::Snapshot,
     },
-    report::{self, Frames, Scope, TableQuery, ViewQuery, Window},
+    report::{self, FrameScope, Scope, TableQuery, ViewQuery, Window},
     units::{BootNs, MonoNs},
 };
 use proptest::prelude::*;
@@ -314,7 +314,7 @@ fn answers(snapshot: &Snapshot, names: &ByOffset) -> Vec<Value> {
     ];
     for window in windows {
         let view = ViewQuery {
-            frames: Frames::default(),
+            frames: FrameScope::default(),
             window,
         };
         let Ok(session) = report::session(snapshot, &view, names) else {

@@ -17,7 +17,7 @@ use profiler_daemon::{
         Profile, budget::NODE_BYTES, input::ThreadState, limits::Limits, snapshot::Snapshot,
     },
     report::{
-        self, Fold, Frames, Scope, Sections, StackQuery, Stacks, TreeQuery, ViewQuery,
+        self, Fold, FrameScope, Scope, SectionMode, StackQuery, StackTree, TreeQuery, ViewQuery,
         names::Names, product::Values,
     },
 };
@@ -33,18 +33,18 @@ use crate::{
 
 const PERIOD_NS: u64 = 10_101_010;
 
-fn query(sections: Sections) -> StackQuery {
+fn query(sections: SectionMode) -> StackQuery {
     StackQuery {
         places: true,
         sections,
         tree: TreeQuery {
-            frames: Frames::All,
+            frames: FrameScope::All,
             ..TreeQuery::default()
         },
     }
 }
 
-fn written(stacks: &Stacks, content: Content) -> Vec<u8> {
+fn written(stacks: &StackTree, content: Content) -> Vec<u8> {
     let mut bytes = Vec::new();
     pprof::write(stacks, content, PERIOD_NS, &mut bytes).unwrap();
     bytes
@@ -155,7 +155,7 @@ fn sum(profile: &Pprof, column: usize) -> u64 {
 #[test]
 fn a_process() {
     let (snapshot, known) = service();
-    let stacks = report::stacks(&snapshot, &OF_PROCESS, &query(Sections::None), &known).unwrap();
+    let stacks = report::stacks(&snapshot, &OF_PROCESS, &query(SectionMode::None), &known).unwrap();
     let bytes = written(&stacks, Content::All);
     assert_eq!(
         bytes,
@@ -259,9 +259,9 @@ fn a_process() {
 fn labels() {
     let (snapshot, known) = service();
     for (sections, keys) in [
-        (Sections::None, &[][..]),
-        (Sections::Group, &["group"]),
-        (Sections::Process, &["comm", "pid"]),
+        (SectionMode::None, &[][..]),
+        (SectionMode::Group, &["group"]),
+        (SectionMode::Process, &["comm", "pid"]),
     ] {
         let stacks = report::stacks(&snapshot, &Scope::Session, &query(sections), &known).unwrap();
         let profile = read(&written(&stacks, Content::Cpu));
@@ -270,7 +270,7 @@ fn labels() {
             let found: Vec<_> = sample.label.iter().map(|l| text(&profile, l.key)).collect();
             assert_eq!(found, keys);
         }
-        if sections == Sections::Process {
+        if sections == SectionMode::Process {
             let of_kernel = profile
                 .sample
                 .iter()
@@ -286,7 +286,7 @@ fn labels() {
 #[test]
 fn folded_modules() {
     let (snapshot, known) = service();
-    let mut query = query(Sections::None);
+    let mut query = query(SectionMode::None);
     let whole = report::stacks(&snapshot, &OF_PROCESS, &query, &known).unwrap();
     query.tree.fold = Fold {
         hide: vec!["[kernel]".to_owned()],
@@ -303,7 +303,7 @@ fn folded_modules() {
     }
 }
 
-fn total(stacks: &Stacks) -> Values {
+fn total(stacks: &StackTree) -> Values {
     let mut total = Values::default();
     for node in &stacks.nodes {
         total.add(&node.own);
@@ -345,7 +345,7 @@ fn between_two_moments() {
         11,
         &[(&["main", "old"], 1), (&["main", "new"], 3)],
     );
-    let query = query(Sections::Process);
+    let query = query(SectionMode::Process);
     for scope in [OF_PROCESS, Scope::Session] {
         let stacks = report::stacks_between(&before, &after, &scope, &query, &small.names).unwrap();
         let profile = read(&written(&stacks, Content::Wall));
@@ -383,7 +383,7 @@ fn between_two_moments() {
 /// The difference between two passes of a random machine is the difference of the sums, but for
 /// what moved.
 fn check_between(earlier: &Snapshot, later: &Snapshot, names: &dyn Names) {
-    for sections in [Sections::None, Sections::Group, Sections::Process] {
+    for sections in [SectionMode::None, SectionMode::Group, SectionMode::Process] {
         let query = query(sections);
         let all =
             |snapshot| total(&report::stacks(snapshot, &Scope::Session, &query, names).unwrap());
@@ -471,9 +471,14 @@ fn the_reference_reader() {
         String::from_utf8(output.stdout).unwrap()
     };
     for (name, scope, sections, content) in [
-        ("process", OF_PROCESS, Sections::None, Content::All),
-        ("session", Scope::Session, Sections::Process, Content::Cpu),
-        ("wall", Scope::Session, Sections::Group, Content::Wall),
+        ("process", OF_PROCESS, SectionMode::None, Content::All),
+        (
+            "session",
+            Scope::Session,
+            SectionMode::Process,
+            Content::Cpu,
+        ),
+        ("wall", Scope::Session, SectionMode::Group, Content::Wall),
     ] {
         let stacks = report::stacks(&snapshot, &scope, &query(sections), &known).unwrap();
         let file = folder.path().join(format!("{name}.pb.gz"));

@@ -9,7 +9,7 @@ use profiler_daemon::{
         input::{DrainPass, StackDelta, ThreadState},
         limits::Limits,
     },
-    report::{self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery},
+    report::{self, FrameScope, ProcessSelector, Scope, TableQuery, ViewQuery},
     units::BootNs,
 };
 
@@ -387,7 +387,7 @@ fn folded_kernel_frames_stay_with_their_caller() {
     let (rows, _) = functions(&small, process(1));
     assert_eq!(rows, [("reads".to_owned(), 1400), ("main".to_owned(), 0)]);
     let query = TableQuery {
-        frames: Frames::All,
+        frames: FrameScope::All,
         limit: 0,
         ..TableQuery::default()
     };

@@ -8,13 +8,14 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use profiler_daemon::export::pprof::{self, Content};
-use profiler_daemon::export::saved::{Saved, SavedNames, Unreadable};
+use profiler_daemon::export::saved::{Saved, SavedError, SavedNames};
 use profiler_daemon::export::{csv, firefox, flamegraph, folded, speedscope, text};
 use profiler_daemon::profile::{Profile, limits::Limits, snapshot::Snapshot};
 use profiler_daemon::report::names::Names;
 use profiler_daemon::report::{
-    self, Compared, DiffQuery, DiffSide, Frames, NeighbourQuery, ProcessDiffQuery, ProcessSelector,
-    Scope, Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    self, ComparedWindow, DiffQuery, DiffSide, FrameScope, NeighbourQuery, ProcessDiffQuery,
+    ProcessSelector, Scope, SectionMode, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery,
+    Window,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -69,7 +70,7 @@ fn everything(snapshot: &Snapshot, names: &dyn Names) -> Vec<u8> {
         },
     ];
     for window in windows {
-        for frames in [Frames::User, Frames::All] {
+        for frames in [FrameScope::User, FrameScope::All] {
             for scope in &scopes {
                 one_scope(snapshot, names, scope, window, frames, &mut out);
             }
@@ -83,7 +84,7 @@ fn one_scope(
     names: &dyn Names,
     scope: &Scope,
     window: Window,
-    frames: Frames,
+    frames: FrameScope,
     out: &mut Vec<u8>,
 ) {
     let view = ViewQuery { frames, window };
@@ -127,7 +128,7 @@ fn one_scope(
             answer!(report::session(snapshot, &view, names));
             table!(report::processes(snapshot, &table, names));
             let changed = ProcessDiffQuery {
-                base: Compared {
+                base: ComparedWindow {
                     window,
                     name: "base".to_owned(),
                 },
@@ -173,7 +174,7 @@ fn one_scope(
             ..tree
         },
         places: true,
-        sections: Sections::Process,
+        sections: SectionMode::Process,
     };
     let stacks = report::stacks(snapshot, scope, &query, names);
     add(stacks.map_err(|error| error.to_string()).map(|stacks| {
@@ -301,7 +302,7 @@ fn damaged_files() {
     }
     let mut longer = whole.clone();
     longer.push(0);
-    assert!(matches!(Saved::read(&longer), Err(Unreadable::Damaged(_))));
+    assert!(matches!(Saved::read(&longer), Err(SavedError::Damaged(_))));
 }
 
 // Check that hostile contents under a right checksum are refused, or make reports without a panic,
@@ -362,7 +363,7 @@ fn other_files() {
     assert!(sentence.contains("format 200"), "{sentence}");
     assert!(!sentence.contains('\u{1b}'), "{sentence:?}");
     for bytes in [&b""[..], b"{}", b"\x1f\x8b\x08", b"\x89profil"] {
-        assert!(matches!(Saved::read(bytes), Err(Unreadable::Foreign)));
+        assert!(matches!(Saved::read(bytes), Err(SavedError::Foreign)));
     }
 }
 
@@ -379,7 +380,7 @@ fn memory_is_bounded() {
         packed
     };
     let zeros = pack(&mut std::io::repeat(0).take(300 << 20));
-    assert!(matches!(Saved::read(&zeros), Err(Unreadable::TooLarge(_))));
+    assert!(matches!(Saved::read(&zeros), Err(SavedError::TooLarge(_))));
     let mut longest = [[0xff; 9].as_slice(), &[1]].concat();
     longest.extend([1; 100]);
     assert!(Saved::read(&pack(&mut longest.as_slice())).is_err());

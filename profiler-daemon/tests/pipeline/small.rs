@@ -21,7 +21,7 @@ use profiler_daemon::{
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
     units::BootNs,
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 use crate::{
@@ -103,9 +103,8 @@ impl Small {
             Some(("libc", _)) => self.libc,
             _ => self.app,
         };
-        let mut offset = name
-            .bytes()
-            .fold(0x1000, |sum, byte| sum * 31 % 0xffff + u64::from(byte));
+        let hash = |sum, byte| sum * 31 % 0xffff + u64::from(byte);
+        let mut offset = ModuleOffset::new(name.bytes().fold(0x1000, hash));
         let prefixes = ["k:", "lib:", "libc:"];
         let plain = prefixes
             .into_iter()
@@ -124,7 +123,7 @@ impl Small {
         }
         let function = FunctionName {
             name: plain.into(),
-            address: Some(ModuleAddress::new(offset)),
+            address: Some(ModuleAddress::new(offset.get())),
             kind: if kernel {
                 FunctionKind::Kernel
             } else {
@@ -143,7 +142,7 @@ impl Small {
         let start = self.names.0[&of_function].address.unwrap();
         let place = Place {
             module: self.app,
-            offset: 0x1000_0000 + start.get() * 0x1000 + number,
+            offset: ModuleOffset::new(0x1000_0000 + start.get() * 0x1000 + number),
         };
         let id = self.profile.frames().intern(Frame {
             module: place.module,

@@ -1,10 +1,10 @@
-//! Stacks in the formats of other tools, byte for byte, and that their sums are those of the
+//! StackTree in the formats of other tools, byte for byte, and that their sums are those of the
 //! reports.
 
 use profiler_daemon::{
     export::{firefox, flamegraph, folded, speedscope},
     profile::{input::ThreadState, limits::Limits},
-    report::{self, Frames, Scope, Sections, StackQuery, StackValue, Stacks, TreeQuery},
+    report::{self, FrameScope, Scope, SectionMode, StackQuery, StackTree, StackValue, TreeQuery},
 };
 use serde_json::Value;
 
@@ -13,15 +13,15 @@ use crate::{
     small::{self, PROCESS, Small, THREAD},
 };
 
-type Writer = fn(&Stacks, StackValue, &mut Vec<u8>) -> std::io::Result<()>;
+type Writer = fn(&StackTree, StackValue, &mut Vec<u8>) -> std::io::Result<()>;
 
-fn text(write: Writer, stacks: &Stacks, value: StackValue) -> String {
+fn text(write: Writer, stacks: &StackTree, value: StackValue) -> String {
     let mut out = Vec::new();
     write(stacks, value, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn of_process(frames: Frames) -> StackQuery {
+fn of_process(frames: FrameScope) -> StackQuery {
     StackQuery {
         tree: TreeQuery {
             frames,
@@ -32,7 +32,7 @@ fn of_process(frames: Frames) -> StackQuery {
 }
 
 /// A process with names that mean something to every format.
-fn hostile() -> Stacks {
+fn hostile() -> StackTree {
     let mut small = Small::new(Limits::default());
     let names = [
         "</text><script>alert(1)</script>",
@@ -56,8 +56,8 @@ fn hostile() -> Stacks {
     small.profile.apply(pass);
     let snapshot = small.profile.snapshot();
     let query = StackQuery {
-        sections: Sections::Process,
-        ..of_process(Frames::All)
+        sections: SectionMode::Process,
+        ..of_process(FrameScope::All)
     };
     report::stacks(&snapshot, &Scope::Session, &query, &small.names).unwrap()
 }
@@ -66,7 +66,7 @@ fn hostile() -> Stacks {
 #[test]
 fn every_format() {
     let (snapshot, names) = service();
-    let query = of_process(Frames::All);
+    let query = of_process(FrameScope::All);
     let service = report::stacks(&snapshot, &OF_PROCESS, &query, &names).unwrap();
     let writers: [(&str, Writer); 4] = [
         ("folded", folded::write),
@@ -87,7 +87,7 @@ fn every_format() {
 #[test]
 fn sums() {
     let (snapshot, names) = service();
-    let query = of_process(Frames::User);
+    let query = of_process(FrameScope::User);
     let stacks = report::stacks(&snapshot, &OF_PROCESS, &query, &names).unwrap();
     let root = report::calltree(&snapshot, &OF_PROCESS, &query.tree, &names)
         .unwrap()
@@ -186,7 +186,7 @@ fn nothing() {
     pass.processes.push(small::info(PROCESS));
     small.profile.apply(pass);
     let snapshot = small.profile.snapshot();
-    let query = of_process(Frames::All);
+    let query = of_process(FrameScope::All);
     let stacks = report::stacks(&snapshot, &OF_PROCESS, &query, &small.names).unwrap();
     let of = |write: Writer| text(write, &stacks, StackValue::Samples);
     assert_eq!(of(folded::write), "");
@@ -201,12 +201,12 @@ fn nothing() {
 #[test]
 fn cut() {
     let (snapshot, names) = service();
-    let mut query = of_process(Frames::User);
+    let mut query = of_process(FrameScope::User);
     let whole = report::stacks(&snapshot, &OF_PROCESS, &query, &names).unwrap();
     query.tree.depth = Some(2);
     let cut = report::stacks(&snapshot, &OF_PROCESS, &query, &names).unwrap();
     assert!(cut.cut_nodes > 0 && cut.nodes.len() < whole.nodes.len());
-    let total = |stacks: &Stacks| stacks.nodes.iter().map(|n| n.own.elapsed_ns()).sum::<u64>();
+    let total = |stacks: &StackTree| stacks.nodes.iter().map(|n| n.own.elapsed_ns()).sum::<u64>();
     assert_eq!(total(&cut), total(&whole));
     let lines = text(folded::write, &cut, StackValue::Samples);
     assert!(lines.contains("_start;main;(cut) "), "{lines}");

@@ -95,7 +95,7 @@ fn made_to_be_slow() {
     let file = own_libc();
     let elf = Elf::read(&*file, 1 << 30, &mut || true).unwrap();
     let code = elf.segments[0].address.get();
-    let section = elf.frames.as_ref().unwrap().address;
+    let section = elf.frames.as_ref().unwrap().address.get();
     let function = |at: usize, to_shared: usize, instructions: &[u8]| {
         let mut body = ((at + 4 - to_shared) as u32).to_le_bytes().to_vec();
         let start = code + 16 * (at as u64 % 4096);

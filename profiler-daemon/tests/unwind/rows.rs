@@ -4,6 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use profiler_common::unwind::{Memory, Registers, StepResult, UnwindFailure, kind, step};
+use profiler_daemon::units::ModuleAddress;
 use profiler_daemon::unwind::{BuildLimits, build_file};
 
 use crate::oracle::{self, Found, Unwinder};
@@ -98,7 +99,7 @@ fn rows_agree_with_the_oracle() {
             let random = mixed(attempt + 1);
             let function = &functions[(random % functions.len() as u64) as usize];
             let address = function.initial_address() + mixed(random) % function.len();
-            let Some(row) = table.row_for(address) else {
+            let Some(row) = table.row_for(ModuleAddress::new(address)) else {
                 let inside = table.segments.iter().any(|segment| {
                     address >= segment.address.get() && address < segment.end().get()
                 });

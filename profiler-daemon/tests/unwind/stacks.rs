@@ -17,7 +17,7 @@ use crate::{
     programs,
     stopped::{self, Mapping, Stopped},
 };
-use profiler_daemon::units::{FileOffset, VirtualAddress};
+use profiler_daemon::units::{FileOffset, ModuleAddress, VirtualAddress};
 
 const MAX_FRAMES: usize = 2048;
 /// Stops of each program.
@@ -118,7 +118,7 @@ fn ours(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec<u
                         FileOffset::new(mapping.offset),
                     )
                     .unwrap();
-                let row = table.row_for(address - bias).unwrap();
+                let row = table.row_for(ModuleAddress::new(address - bias)).unwrap();
                 step(row, &mut registers, memory)
             }
             None if mapping.path.is_empty() => step_by_frame_pointer(&mut registers, memory),

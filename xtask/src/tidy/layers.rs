@@ -6,7 +6,7 @@ use super::tokens::Source;
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
 const ORDER: [&[&str]; 21] = [
-    &["units"],
+    &["units", "error_chain"],
     &["sys"],
     &["config"],
     &["kernel"],

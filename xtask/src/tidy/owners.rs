@@ -42,7 +42,7 @@ const OWNERS: [(&str, &str); 28] = [
 const SHARED: [(&str, &[&str]); 3] = [
     ("fastrand::Rng", &["collect"]),
     ("flate2::read::ZlibDecoder", &["unwind"]),
-    ("utoipa::ToSchema", &["config", "report"]),
+    ("utoipa::ToSchema", &["config", "collect", "report"]),
 ];
 
 /// Where `unsafe` may stand. The daemon's tests and the workloads call libc.

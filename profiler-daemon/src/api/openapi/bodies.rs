@@ -4,7 +4,7 @@ use utoipa::openapi::Required;
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Type};
 
-use super::super::change::Change;
+use super::super::change::ChangeRequest;
 use super::super::instrumentation::{
     MAX_BUDGET_PERCENT, MAX_PATTERN_BYTES, MAX_PATTERNS, MIN_BUDGET_PERCENT,
 };
@@ -17,12 +17,12 @@ use crate::stages::choosing::MAX_ITEMS;
 use crate::symbols::spans::MAX_SPAN_NAME_BYTES;
 
 /// What a request that changes something sends, where it sends anything.
-pub(super) fn body(change: Change) -> Option<RequestBody> {
+pub(super) fn body(change: ChangeRequest) -> Option<RequestBody> {
     let fields = match change {
-        Change::StartSession => ObjectBuilder::new()
+        ChangeRequest::StartSession => ObjectBuilder::new()
             .property("name", name_of("The name; without it one is made."))
             .description(Some("The session to start.")),
-        Change::Mark => ObjectBuilder::new()
+        ChangeRequest::Mark => ObjectBuilder::new()
             .property("name", name_of("The name of the span that begins."))
             .required("name")
             .property(
@@ -30,9 +30,9 @@ pub(super) fn body(change: Change) -> Option<RequestBody> {
                 name_of("Only in this session; without it in all that run."),
             )
             .description(Some("The mark to make.")),
-        Change::SetTargets => targets(),
-        Change::Instrument => instrumentation(),
-        Change::EndSession | Change::EndInstrumentation => return None,
+        ChangeRequest::SetTargets => targets(),
+        ChangeRequest::Instrument => instrumentation(),
+        ChangeRequest::EndSession | ChangeRequest::EndInstrumentation => return None,
     };
     let body = RequestBodyBuilder::new()
         .required(Some(Required::True))

@@ -7,10 +7,10 @@ use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
 use crate::api::query::TREE;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
-use crate::report::query::{Scope, Sections, StackQuery, TreeQuery};
+use crate::report::query::{Scope, SectionMode, StackQuery, TreeQuery};
 use crate::report::{self, CallTree};
 
 /// The formats of a call tree.
@@ -71,7 +71,7 @@ impl Question for CallTreeQuestion {
         self.of_stacks = format.is_of_stacks();
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
     }
 
@@ -99,7 +99,7 @@ pub(crate) struct OneValueOf {
 impl Question for OneValueOf {
     type Answer = OneValue;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
     }
 
@@ -119,9 +119,9 @@ impl Question for OneValueOf {
 }
 
 /// Under what stacks are put where several processes may have them: their process.
-pub(crate) fn sections(scope: &Scope) -> Sections {
+pub(crate) fn sections(scope: &Scope) -> SectionMode {
     match scope {
-        Scope::Session => Sections::Process,
-        Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
+        Scope::Session => SectionMode::Process,
+        Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => SectionMode::None,
     }
 }

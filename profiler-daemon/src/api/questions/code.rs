@@ -4,7 +4,7 @@ use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
-use crate::api::question::{Code, Frames, Known, Question};
+use crate::api::question::{CodeSelection, Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{CodeQuery, Scope};
@@ -26,11 +26,11 @@ pub(crate) const LINES: Get = Get {
 impl Question for LinesQuestion {
     type Answer = AnswerTable<List<LineRow>>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.0)
     }
 
-    fn code(&self) -> Option<Code<'_>> {
+    fn code(&self) -> Option<CodeSelection<'_>> {
         Some(code(&self.0, &self.1))
     }
 
@@ -55,11 +55,11 @@ pub(crate) const INSTRUCTIONS: Get = Get {
 impl Question for Instructions {
     type Answer = AnswerTable<List<InstructionRow>>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.0)
     }
 
-    fn code(&self) -> Option<Code<'_>> {
+    fn code(&self) -> Option<CodeSelection<'_>> {
         Some(code(&self.0, &self.1))
     }
 
@@ -68,8 +68,8 @@ impl Question for Instructions {
     }
 }
 
-fn code<'a>(scope: &'a Scope, query: &'a CodeQuery) -> Code<'a> {
-    Code {
+fn code<'a>(scope: &'a Scope, query: &'a CodeQuery) -> CodeSelection<'a> {
+    CodeSelection {
         scope,
         window: query.table.window,
         // An inlined function is in frames of any other.

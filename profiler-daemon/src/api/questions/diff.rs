@@ -4,7 +4,7 @@ use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::Scope;
@@ -28,7 +28,7 @@ pub(crate) const DIFF: Get = Get {
 impl Question for ByFunction {
     type Answer = AnswerTable<Diff>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         let mut frames = Vec::new();
         for side in [&self.0.base, &self.0.other] {
             let (scope, _) = self.0.scope(side);
@@ -60,7 +60,7 @@ pub(crate) const PROCESS_DIFF: Get = Get {
 impl Question for ByProcess {
     type Answer = AnswerTable<ProcessDiff>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 

@@ -4,7 +4,7 @@ use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
-use crate::api::question::{Code, Frames, Known, Question};
+use crate::api::question::{CodeSelection, Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, TableQuery};
@@ -37,12 +37,12 @@ pub(crate) const FUNCTIONS: Get = Get {
 impl Question for Functions {
     type Answer = AnswerTable<List<FunctionRow>>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
     }
 
-    fn code(&self) -> Option<Code<'_>> {
-        self.inlines.then_some(Code {
+    fn code(&self) -> Option<CodeSelection<'_>> {
+        self.inlines.then_some(CodeSelection {
             scope: &self.scope,
             window: self.table.window,
             function: None,

@@ -4,7 +4,7 @@ use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::TABLE;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, TableQuery};
@@ -26,7 +26,7 @@ pub(crate) const MODULES: Get = Get {
 impl Question for Modules {
     type Answer = AnswerTable<List<ModuleRow>>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &self.0)
     }
 

@@ -4,29 +4,29 @@ use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::NEIGHBOURS;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{NeighbourQuery, Scope};
 use crate::report::{self, FunctionRow, Neighbours};
 
 /// A row per caller.
-struct Callers(Scope, NeighbourQuery);
+struct CallersQuestion(Scope, NeighbourQuery);
 
 /// `…/callers`.
 pub(crate) const CALLERS: Get = Get {
     handler: "callers",
     parameters: NEIGHBOURS,
     does: Does::Report(
-        |params, context| Box::new(Callers(context.scope, params.neighbours())),
+        |params, context| Box::new(CallersQuestion(context.scope, params.neighbours())),
         Described::table::<Neighbours, FunctionRow>(),
     ),
 };
 
-impl Question for Callers {
+impl Question for CallersQuestion {
     type Answer = AnswerTable<Neighbours>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.0)
     }
 
@@ -36,22 +36,22 @@ impl Question for Callers {
 }
 
 /// A row per function that is called.
-struct Callees(Scope, NeighbourQuery);
+struct CalleesQuestion(Scope, NeighbourQuery);
 
 /// `…/callees`.
 pub(crate) const CALLEES: Get = Get {
     handler: "callees",
     parameters: NEIGHBOURS,
     does: Does::Report(
-        |params, context| Box::new(Callees(context.scope, params.neighbours())),
+        |params, context| Box::new(CalleesQuestion(context.scope, params.neighbours())),
         Described::table::<Neighbours, FunctionRow>(),
     ),
 };
 
-impl Question for Callees {
+impl Question for CalleesQuestion {
     type Answer = AnswerTable<Neighbours>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.0)
     }
 

@@ -5,7 +5,7 @@ use crate::api::described::Described;
 use crate::api::endpoint::{Context, Does, Get};
 use crate::api::format::Format;
 use crate::api::query::SCREEN;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::export::overview;
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
@@ -40,7 +40,7 @@ impl Screen {
 impl Question for Screen {
     type Answer = Shown<Overview>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::overview_frames(snapshot, &self.0)
     }
 

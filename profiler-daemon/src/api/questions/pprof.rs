@@ -7,7 +7,7 @@ use crate::api::answer::AllValues;
 use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
 use crate::api::query;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::export::pprof::Content;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
@@ -56,7 +56,7 @@ pub(crate) const RECORD_WALL: Get = Get {
 impl Question for AllValuesOf {
     type Answer = AllValues;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
     }
 
@@ -83,7 +83,7 @@ pub(crate) struct AllValuesBetween {
 impl Question for AllValuesBetween {
     type Answer = AllValues;
 
-    fn needs(&self, later: &Snapshot) -> Frames {
+    fn needs(&self, later: &Snapshot) -> NeededFrames {
         // What has its time from before is taken away under the same names.
         let mut frames = report::frames_needed(later, &self.scope)?;
         frames.extend(report::frames_needed(&self.earlier, &self.scope).unwrap_or_default());

@@ -5,7 +5,7 @@ use crate::api::described::{Described, REPORT};
 use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
 use crate::api::query::{TABLE, VIEW};
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, TableQuery, ViewQuery};
@@ -31,7 +31,7 @@ impl Question for ProcessesQuestion {
         self.0.busiest_first = format == Format::Text;
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 
@@ -41,22 +41,22 @@ impl Question for ProcessesQuestion {
 }
 
 /// The totals of one.
-pub(crate) struct Process(pub(crate) Scope, pub(crate) ViewQuery);
+pub(crate) struct ProcessQuestion(pub(crate) Scope, pub(crate) ViewQuery);
 
 /// `/api/v1/processes/{pid}`.
 pub(crate) const PROCESS: Get = Get {
     handler: "process",
     parameters: VIEW,
     does: Does::Report(
-        |params, context| Box::new(Process(context.scope, params.view())),
+        |params, context| Box::new(ProcessQuestion(context.scope, params.view())),
         Described::report::<ProcessReport>(REPORT),
     ),
 };
 
-impl Question for Process {
+impl Question for ProcessQuestion {
     type Answer = Report<ProcessReport>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &self.0)
     }
 

@@ -1,7 +1,7 @@
 //! Everything that a recording says at once. It has no path: `record` asks it.
 
 use crate::api::answer::Report;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, StackValue, ViewQuery};
@@ -20,7 +20,7 @@ pub(crate) struct WholeRecording {
 impl Question for WholeRecording {
     type Answer = Report<Recording>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
     }
 

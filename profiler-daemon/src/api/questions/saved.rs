@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::answer::Answer;
 use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::api::source::Source;
 use crate::api::status::Status;
 use crate::export::saved::{Saved, SavedNames};
@@ -40,7 +40,7 @@ pub(crate) const PROFILE: Get = Get {
 impl Question for SavedQuestion {
     type Answer = serde_json::Result<Saved>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &Scope::Session)
     }
 

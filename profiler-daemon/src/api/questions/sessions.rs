@@ -4,7 +4,7 @@ use crate::api::answer::{Report, Shown};
 use crate::api::described::{Described, REPORT};
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::PLAIN;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::export::sessions;
 use crate::profile::name::Name;
 use crate::profile::sessions::is_reserved;
@@ -29,7 +29,7 @@ pub(crate) const SESSIONS: Get = Get {
 impl Question for AllSessions {
     type Answer = Shown<SessionList>;
 
-    fn needs(&self, _: &Snapshot) -> Frames {
+    fn needs(&self, _: &Snapshot) -> NeededFrames {
         Ok(Vec::new())
     }
 
@@ -61,7 +61,7 @@ pub(crate) const NAMED_SESSION: Get = Get {
 impl Question for NamedSession {
     type Answer = Report<SessionTotals>;
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 

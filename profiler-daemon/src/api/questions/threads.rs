@@ -5,7 +5,7 @@ use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
 use crate::api::query::TABLE;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, TableQuery};
@@ -31,7 +31,7 @@ impl Question for Threads {
         self.1.busiest_first = format == Format::Text;
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &self.0)
     }
 

@@ -6,7 +6,7 @@ use crate::api::endpoint::{Context, Does, Get};
 use crate::api::format::Format;
 use crate::api::query::TIMELINE;
 use crate::api::query_string::Params;
-use crate::api::question::{Frames, Known, Question};
+use crate::api::question::{Known, NeededFrames, Question};
 
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
@@ -75,7 +75,7 @@ impl Question for OfProcesses {
         self.0.in_format(format);
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 
@@ -104,7 +104,7 @@ impl Question for OfThreads {
         self.1.in_format(format);
     }
 
-    fn needs(&self, snapshot: &Snapshot) -> Frames {
+    fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::outermost_frames(snapshot, &self.0)
     }
 

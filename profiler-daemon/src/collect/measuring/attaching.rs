@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::plan::PlannedFunction;
 use super::{Measuring, point_limits};
-use crate::kernel::{Kernel, MeasureError, Measured, ProbePoint};
+use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbePoint};
 use crate::processes::live::Processes;
 
 impl Measuring {
@@ -24,7 +24,7 @@ impl Measuring {
             for pid in gone {
                 kernel.measured.detach_process(slot, pid);
             }
-            if new.is_empty() || !Measured::tells_processes() {
+            if new.is_empty() || !FunctionProbes::tells_processes() {
                 continue;
             }
             let functions = self.functions.iter();

@@ -1,6 +1,6 @@
 //! What is asked of the measuring of functions.
 
-use super::super::command::{Answer, reply};
+use super::super::command::{Reply, reply};
 use super::Measuring;
 use super::instrumentation::{InstrumentationError, InstrumentationState, meant};
 use super::plan::{MoreFunctions, Plan};
@@ -15,7 +15,7 @@ pub enum InstrumentationCommand {
         /// What is measured, of whom.
         plan: Plan,
         /// Its number.
-        answer: Answer<Result<u32, InstrumentationError>>,
+        answer: Reply<Result<u32, InstrumentationError>>,
     },
     /// More functions are measured by one that runs.
     More {
@@ -24,45 +24,45 @@ pub enum InstrumentationCommand {
         /// Which.
         more: MoreFunctions,
         /// Whether they are.
-        answer: Answer<Result<(), InstrumentationError>>,
+        answer: Reply<Result<(), InstrumentationError>>,
     },
     /// Whom one would measure now.
     Meant {
         /// Of whom.
         whom: Targets,
         /// Their numbers, each with one that changes as it maps files.
-        answer: Answer<Result<Vec<(u32, u64)>, InstrumentationError>>,
+        answer: Reply<Result<Vec<(u32, u64)>, InstrumentationError>>,
     },
     /// What probes cost here: measured, where they were not yet, on functions of this program.
     Costs {
         /// By kind of call.
-        answer: Answer<Result<ProbeCosts, InstrumentationError>>,
+        answer: Reply<Result<ProbeCosts, InstrumentationError>>,
     },
     /// Whom one measures.
     Processes {
         /// Its number.
         id: u32,
         /// Their numbers, each with one that changes as it maps files; `None`: it does not run.
-        answer: Answer<Option<Vec<(u32, u64)>>>,
+        answer: Reply<Option<Vec<(u32, u64)>>>,
     },
     /// What one has measured.
     One {
         /// Its number.
         id: u32,
         /// All of it, up to now; `None`: there is none.
-        answer: Answer<Option<InstrumentationState>>,
+        answer: Reply<Option<InstrumentationState>>,
     },
     /// All that are kept.
     All {
         /// All of them, up to the last pass or look.
-        answer: Answer<Vec<InstrumentationState>>,
+        answer: Reply<Vec<InstrumentationState>>,
     },
     /// One that runs ends; one that has ended is forgotten.
     End {
         /// Its number.
         id: u32,
         /// How it was once it had ended; within `None` if it is forgotten. `None`: there is none.
-        answer: Answer<Option<Option<InstrumentationState>>>,
+        answer: Reply<Option<Option<InstrumentationState>>>,
     },
 }
 

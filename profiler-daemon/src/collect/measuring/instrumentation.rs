@@ -96,7 +96,7 @@ pub struct InstrumentationState {
 }
 
 /// See the module.
-pub(super) struct Instrumentation {
+pub(super) struct RunningInstrumentation {
     /// Its number among those that run, a bit of the kernel side's masks.
     pub(super) slot: u8,
     pub(super) name: String,
@@ -118,7 +118,7 @@ pub(super) struct Instrumentation {
     pub(super) spanning: Spanning,
 }
 
-impl Instrumentation {
+impl RunningInstrumentation {
     pub(super) fn new(slot: u8, plan: &Plan, now_ns: MonoNs) -> Self {
         Self {
             slot,

@@ -2,7 +2,7 @@
 
 use super::MAX_POINTS;
 use crate::kernel::{
-    Kernel, MAX_SINGLE_POINTS, MAX_SINGLE_POINTS_IN_ALL, MeasureError, Measured, Probing,
+    FunctionProbes, Kernel, MAX_SINGLE_POINTS, MAX_SINGLE_POINTS_IN_ALL, MeasureError, Probing,
 };
 
 /// Whether there is room for `more` points of an instrumentation beside those that are attached.
@@ -17,7 +17,7 @@ pub(in crate::collect) fn check(
     let own =
         kernel.measured.points_of(instrumentation) + kernel.spans.probed_by(instrumentation) + more;
     let all = kernel.measured.points() + kernel.spans.probed() + more;
-    of_probing(Measured::supported()?, own, all)
+    of_probing(FunctionProbes::supported()?, own, all)
 }
 
 /// Whether an instrumentation may have so many points once all that was asked for is attached,
@@ -26,7 +26,7 @@ pub(in crate::collect) fn check(
 /// # Errors
 /// [`MeasureError::TooManySingle`].
 pub(super) fn check_planned(points: usize) -> Result<(), MeasureError> {
-    match Measured::supported()? {
+    match FunctionProbes::supported()? {
         Probing::Single => of_probing(Probing::Single, points, points),
         _ => Ok(()),
     }

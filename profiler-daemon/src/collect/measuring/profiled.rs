@@ -9,7 +9,7 @@ use super::{Measuring, process_of};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
-use crate::profile::measured::{Calls, Function, FunctionState, Measured};
+use crate::profile::measured::{Calls, FunctionState, MeasuredCalls, ProbedFunction};
 use crate::profile::sessions::At;
 use crate::sys::clock::ClockOffsets;
 use crate::units::MonoNs;
@@ -20,9 +20,9 @@ impl Measuring {
         &mut self,
         processes: &mut Processes,
         offsets: ClockOffsets,
-    ) -> Measured {
+    ) -> MeasuredCalls {
         if self.functions.is_empty() {
-            return Measured::default();
+            return MeasuredCalls::default();
         }
         self.count_again();
         let at = |ns: MonoNs| At {
@@ -37,7 +37,7 @@ impl Measuring {
         let functions = self.functions.iter_mut().filter_map(|(number, of)| {
             let plan = &of.plan;
             let function = of.profiled.get_or_insert_with(|| {
-                Arc::new(Function {
+                Arc::new(ProbedFunction {
                     number: *number,
                     instrumentation: of.of.into(),
                     name: plan.name.as_str().into(),
@@ -60,7 +60,7 @@ impl Measuring {
                 borders: (None, None),
             })
         });
-        Measured {
+        MeasuredCalls {
             functions: Arc::new(functions.collect()),
             costs: self.costs(),
             counted: Arc::clone(&self.counted),

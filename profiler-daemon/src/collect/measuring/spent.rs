@@ -13,7 +13,7 @@ use crate::units::MonoNs;
 
 /// What costs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Probed {
+pub(super) enum ProbedItem {
     /// A function, by its number.
     Function(u32),
     /// A USDT point or a span, by its number.
@@ -25,7 +25,7 @@ pub(super) enum Probed {
 pub(super) struct Hits {
     pub(super) pid: u32,
     /// What is probed.
-    pub(super) what: Probed,
+    pub(super) what: ProbedItem,
     /// Probes that were hit, or calls that were counted.
     pub(super) count: u64,
     /// What they cost together, nanoseconds.
@@ -35,7 +35,7 @@ pub(super) struct Hits {
 /// What costs too much.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TooDear {
-    pub(super) what: Probed,
+    pub(super) what: ProbedItem,
     /// A sentence.
     pub(super) why: String,
 }
@@ -72,8 +72,8 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
             }
             all_ns -= one.cost_ns;
             let hits = match one.what {
-                Probed::Function(_) => "calls",
-                Probed::Item(_) => "hits",
+                ProbedItem::Function(_) => "calls",
+                ProbedItem::Item(_) => "hits",
             };
             found.push(TooDear {
                 what: one.what,
@@ -103,7 +103,7 @@ impl Measuring {
                 let cost_ns = count as f64 * cost_ns(&function.plan, &costs);
                 hits.entry(function.of).or_default().push(Hits {
                     pid,
-                    what: Probed::Function(number),
+                    what: ProbedItem::Function(number),
                     count,
                     cost_ns,
                 });
@@ -114,7 +114,7 @@ impl Measuring {
             let mut hits = hits.remove(id).unwrap_or_default();
             hits.extend(of_items.into_iter().map(|of| Hits {
                 pid: of.pid,
-                what: Probed::Item(of.item),
+                what: ProbedItem::Item(of.item),
                 count: of.count,
                 cost_ns: of.cost_ns,
             }));
@@ -126,8 +126,8 @@ impl Measuring {
             let (mut functions, mut items) = (HashMap::new(), HashMap::new());
             for TooDear { what, why } in too_dear(&hits, took_ns, one.budget, most) {
                 match what {
-                    Probed::Function(number) => functions.insert(number, why),
-                    Probed::Item(number) => items.insert(number, why),
+                    ProbedItem::Function(number) => functions.insert(number, why),
+                    ProbedItem::Item(number) => items.insert(number, why),
                 };
             }
             self.given_up += (functions.len() + items.len()) as u64;
@@ -180,7 +180,7 @@ mod tests {
     fn the_costliest_go_first() {
         let hits = |pid, function, cost_ns| Hits {
             pid,
-            what: Probed::Function(function),
+            what: ProbedItem::Function(function),
             count: 100,
             cost_ns,
         };
@@ -194,7 +194,7 @@ mod tests {
             let gone = too_dear(&all, 1000.0, 0.05, most).into_iter();
             gone.map(|one| one.what).collect::<Vec<_>>()
         };
-        let [first, second] = [21, 20].map(Probed::Function);
+        let [first, second] = [21, 20].map(ProbedItem::Function);
         assert_eq!(gone(usize::MAX), [first, second]);
         assert_eq!(gone(1), [first]);
         let why = &too_dear(&all, 1000.0, 0.05, 1)[0].why;
@@ -216,7 +216,7 @@ mod tests {
             count: 100,
             cost_ns,
         };
-        let (function, point) = (Probed::Function(20), Probed::Item(20));
+        let (function, point) = (ProbedItem::Function(20), ProbedItem::Item(20));
         let fits = [hits(function, 45.0)];
         assert_eq!(too_dear(&fits, 1000.0, 0.05, 1), []);
         let both = [hits(function, 20.0), hits(point, 45.0)];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_common::measured::MeasuredRow;
+use serde::{Deserialize, Serialize};
 
 use super::super::callers::Callers;
 use super::super::spanning::TracedItem;
@@ -42,15 +43,15 @@ pub struct MeasuredFunctions {
     pub costs: ProbeCosts,
 }
 
-/// How measuring goes, over all instrumentations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Functions that are measured exactly: `/api/v1/instrumentations` has more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = Measuring)]
 pub struct MeasuringCounts {
     /// Instrumentations that run.
     pub running: usize,
     /// Points that are attached.
     pub points: usize,
-    /// Functions, USDT points and spans that were given up because they cost too much, since the
-    /// start.
+    /// Functions that were given up because they cost too much, since the daemon started.
     pub given_up: u64,
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::plan::PlannedFunction;
-use super::spent::{Hits, Probed, cost_ns, too_dear};
-use super::{EntryPlace, Function, Measuring};
+use super::spent::{Hits, ProbedItem, cost_ns, too_dear};
+use super::{AttachedFunction, EntryPlace, Measuring};
 use crate::kernel::Kernel;
 use crate::units::MonoNs;
 
@@ -79,7 +79,7 @@ impl Measuring {
             0.0 => Vec::new(),
             budget => too_dear(&hits, took_ns, budget, usize::MAX),
         };
-        let gone: HashMap<Probed, String> =
+        let gone: HashMap<ProbedItem, String> =
             gone.into_iter().map(|one| (one.what, one.why)).collect();
         let numbers = over.iter().map(|(number, _)| *number).collect();
         self.drop_probes(kernel, &numbers);
@@ -87,8 +87,8 @@ impl Measuring {
         for (tried, trial) in over {
             let number = self.next_number;
             self.next_number += 1;
-            let mut function = Function::new(id, trial.plan, trial.entry, now_ns);
-            match gone.get(&Probed::Function(tried)) {
+            let mut function = AttachedFunction::new(id, trial.plan, trial.entry, now_ns);
+            match gone.get(&ProbedItem::Function(tried)) {
                 Some(why) => {
                     self.given_up += 1;
                     function.gave_up = Some(format!("{why} (in a trial of its entries)"));
@@ -124,7 +124,7 @@ impl Measuring {
                 .filter(move |((_, function), _)| function == number);
             of.map(move |((pid, function), count)| Hits {
                 pid: *pid,
-                what: Probed::Function(*function),
+                what: ProbedItem::Function(*function),
                 count: *count,
                 cost_ns: *count as f64 * each_ns,
             })

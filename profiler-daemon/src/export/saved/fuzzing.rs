@@ -6,7 +6,7 @@ use crate::export::pprof::{self, Content};
 use crate::export::{csv, flamegraph, folded, overview, text};
 use crate::profile::snapshot::Snapshot;
 use crate::report::{
-    self, OverviewQuery, ProcessSelector, Scope, Sections, StackQuery, StackValue, TableQuery,
+    self, OverviewQuery, ProcessSelector, Scope, SectionMode, StackQuery, StackValue, TableQuery,
     TreeQuery, ViewQuery, Window,
 };
 use crate::units::{MonoNs, UnixNs};
@@ -141,7 +141,7 @@ fn report_on(saved: &Saved, scope: &Scope, window: Window) {
     let stacks = StackQuery {
         tree,
         places: true,
-        sections: Sections::Process,
+        sections: SectionMode::Process,
     };
     if let Ok(stacks) = report::stacks(snapshot, scope, &stacks, names) {
         let value = StackValue::Elapsed;

@@ -8,7 +8,7 @@ use super::{
     MAX_MODULES, MAX_NAME_BYTES, Module, ModuleId, ModuleIdentity, ModuleKind, bounded_name,
     register::Register,
 };
-use crate::processes::shares::{HolderId, Owner, Refused};
+use crate::processes::shares::{HolderId, Owner, RefusedCounts};
 
 /// One place in the table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub struct ModuleTable {
     #[serde(skip)]
     register: Option<Arc<Register>>,
     #[serde(skip)]
-    refused: Refused,
+    refused: RefusedCounts,
 }
 
 impl Default for ModuleTable {
@@ -89,7 +89,7 @@ impl ModuleTable {
         let mut table = Self {
             slots: Arc::default(),
             register: Some(Arc::default()),
-            refused: Refused::default(),
+            refused: RefusedCounts::default(),
         };
         for (name, kind) in [
             ("[unknown]", ModuleKind::Unknown),
@@ -351,7 +351,7 @@ impl ModuleTable {
 
     /// How many times a module became `[unknown]`, or something of one was not remembered, by why.
     #[must_use]
-    pub const fn refused(&self) -> Refused {
+    pub const fn refused(&self) -> RefusedCounts {
         self.refused
     }
 

@@ -69,13 +69,13 @@ mod tests {
     use crate::{
         processes::module::ModuleId,
         symbols::lines::{NoLine, SourceLine, Step},
-        units::ModuleAddress,
+        units::{ModuleAddress, ModuleOffset},
     };
 
     fn place(offset: u64) -> Place {
         Place {
             module: ModuleId(4),
-            offset,
+            offset: ModuleOffset::new(offset),
         }
     }
 

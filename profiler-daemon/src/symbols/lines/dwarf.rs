@@ -13,6 +13,7 @@ use super::protocol::{FoundStep, MAX_PATH_BYTES, MAX_STEPS};
 use crate::{
     elf::{self, CompressionHeader, ELFCOMPRESS_ZLIB, ElfFile, LE, Section},
     symbols::demangle::{demangle, without_control},
+    units::ModuleAddress,
 };
 
 type SectionReader<'a> = EndianSlice<'a, LittleEndian>;
@@ -90,9 +91,9 @@ impl<'a> FileLines<'a> {
     }
 
     /// The functions at a virtual address, outermost first; none where nothing is known of it.
-    pub(super) fn steps(&self, address: u64) -> Result<Vec<FoundStep>, Broken> {
+    pub(super) fn steps(&self, address: ModuleAddress) -> Result<Vec<FoundStep>, Broken> {
         let broken = |_| Broken::Unreadable;
-        let frames = self.context.find_frames(address).skip_all_loads();
+        let frames = self.context.find_frames(address.get()).skip_all_loads();
         let mut frames = frames.map_err(broken)?;
         let mut steps = Vec::new();
         while let Some(frame) = frames.next().map_err(broken)? {

@@ -23,7 +23,6 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
-    units::FileOffset,
     units::ModuleAddress,
     units::MonoNs,
 };
@@ -284,7 +283,7 @@ impl Finder {
         let mut codes: Vec<Option<Code>> = vec![None; requests.len()];
         let mut left: VecDeque<(usize, ModuleAddress)> = VecDeque::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
-            match facts.address(FileOffset::new(request.place.offset)) {
+            match facts.address(request.place.offset.in_file()) {
                 Some(address) => left.push_back((index, address)),
                 // It is in nothing that is loaded.
                 None => {
@@ -295,7 +294,7 @@ impl Finder {
         }
         while !left.is_empty() && Instant::now() < deadline {
             piece.next("lines of a file");
-            let answer = ask(left.iter().map(|(_, address)| address.get()).collect());
+            let answer = ask(left.iter().map(|(_, address)| *address).collect());
             self.count(&answer);
             let found = answer.found.len();
             let blamed = match (found, answer.rest) {
@@ -340,8 +339,7 @@ impl Finder {
         shared.counts.unknown[why as usize] += requests.len() as u64;
         let refused = requests.iter().map(|request| {
             let code = Code {
-                address: facts
-                    .and_then(|facts| facts.address(FileOffset::new(request.place.offset))),
+                address: facts.and_then(|facts| facts.address(request.place.offset.in_file())),
                 steps: Err(why),
             };
             shared.cache.insert(request.place, code.clone(), until_ns);

@@ -8,10 +8,12 @@ use super::{
     launch,
     protocol::MAX_STEPS,
 };
-use crate::{symbols::demangle::MAX_NAME_BYTES, sys::memory_file::memory_file};
+use crate::{
+    symbols::demangle::MAX_NAME_BYTES, sys::memory_file::memory_file, units::ModuleAddress,
+};
 
 /// What the worker finds at these addresses of a file.
-pub(in crate::symbols) fn check(file: &[u8], addresses: impl Iterator<Item = u64>) {
+pub(in crate::symbols) fn check(file: &[u8], addresses: impl Iterator<Item = ModuleAddress>) {
     let Ok(sections) = DebugSections::read(file) else {
         return;
     };

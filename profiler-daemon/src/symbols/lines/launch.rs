@@ -16,6 +16,7 @@ use super::{
     worker::SUBCOMMAND,
 };
 use crate::sys::limited_child::{self, ChildEnd, ChildLimits, ChildOutcome};
+use crate::units::ModuleAddress;
 
 /// What a worker that was killed because its processor time was over may have had less than its
 /// limit.
@@ -47,7 +48,7 @@ pub(super) fn ask(
     options: &WorkerOptions,
     file: &File,
     supplementary: Option<&File>,
-    addresses: Vec<u64>,
+    addresses: Vec<ModuleAddress>,
 ) -> WorkerAnswer {
     let asked = addresses.len();
     let files: Vec<&File> = std::iter::once(file).chain(supplementary).collect();

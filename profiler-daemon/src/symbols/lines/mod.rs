@@ -17,7 +17,7 @@ pub mod worker;
 use std::{collections::HashMap, sync::Arc};
 
 use crate::processes::{mappings::Place, module::ModuleKind};
-use crate::units::ModuleAddress;
+use crate::units::{ModuleAddress, ModuleOffset};
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +93,11 @@ impl Code {
     /// What is known of a place where there is no file to read: addresses of the kernel and of code
     /// made at run time are what they are. `None` for places in files.
     #[must_use]
-    pub fn without_file(kind: ModuleKind, offset: u64) -> Option<Self> {
+    pub fn without_file(kind: ModuleKind, offset: ModuleOffset) -> Option<Self> {
         let address = match kind {
             ModuleKind::User | ModuleKind::Vdso => return None,
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::Jit => {
-                Some(ModuleAddress::new(offset))
+                Some(ModuleAddress::of_address(offset.in_memory()))
             }
             ModuleKind::Unknown => None,
         };

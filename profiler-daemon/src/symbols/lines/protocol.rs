@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::ModuleAddress;
+
 /// Most addresses of one question.
 pub(super) const MAX_ADDRESSES: usize = 65_536;
 /// Most bytes of a question.
@@ -25,10 +27,10 @@ pub(super) mod exit {
     pub(in super::super) const NO_MEMORY: u8 = 4;
 }
 
-/// Virtual addresses.
+/// Addresses that are asked about.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct AddressQuery {
-    pub(super) addresses: Vec<u64>,
+    pub(super) addresses: Vec<ModuleAddress>,
 }
 
 /// What is at one address.
