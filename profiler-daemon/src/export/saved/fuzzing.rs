@@ -9,7 +9,6 @@ use crate::report::{
     self, OverviewQuery, ProcessSelector, Scope, SectionMode, StackQuery, StackValue, TableQuery,
     TreeQuery, ViewQuery, Window,
 };
-use crate::units::{MonoNs, UnixNs};
 
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_MEMORY_BYTES: u64 = 64 << 20;
@@ -40,6 +39,7 @@ pub(crate) fn nothing() -> (Vec<u8>, Vec<u8>) {
     use crate::profile::{Profile, frames::FrameId, limits::Limits};
     use crate::report::names::Names;
     use crate::symbols::names::{FunctionName, Unnamed};
+    use crate::units::{MonoNs, UnixNs};
 
     struct NoNames;
     impl Names for NoNames {
