@@ -44,8 +44,8 @@ const INTERVAL_NS: u64 = 2_000_000_000;
 const EARLY_INTERVAL_NS: u64 = 250_000_000;
 /// Batches until then.
 const EARLY_BATCHES: u32 = 12;
-/// Batches that are kept of each kind: those of two minutes.
-const MAX_BATCHES: usize = 60;
+/// Batches that are kept of each kind: those of four minutes.
+const MAX_BATCHES: usize = 120;
 /// What was measured so long ago is no news of what probes cost now.
 const OLD_NS: u64 = 600_000_000_000;
 /// Calls without warm caches: all kinds together take 20 ms.
@@ -212,6 +212,8 @@ struct CallKind {
 pub struct Calibration {
     /// Empty until it was measured.
     kinds: Vec<CallKind>,
+    /// What came of it so far.
+    costs: Option<ProbeCosts>,
     /// The probes of the functions here are attached.
     is_attached: bool,
     /// When the last batch was.
@@ -223,17 +225,13 @@ pub struct Calibration {
 impl Calibration {
     /// What probes cost; `None`: not measured yet.
     #[must_use]
-    pub fn costs(&self) -> Option<ProbeCosts> {
-        let mut costs = ProbeCosts::default();
-        for kind in &self.kinds {
-            costs[kind.probed.kind()] = cost_of(&kind.batches, kind.cold_ns);
-        }
-        (!self.kinds.is_empty()).then_some(costs)
+    pub const fn costs(&self) -> Option<ProbeCosts> {
+        self.costs
     }
 
     /// Whether it was never measured, or so long ago that it says nothing of now.
     fn is_old(&self) -> bool {
-        self.kinds.is_empty() || monotonic_ns().saturating_since(self.last_ns) > OLD_NS
+        self.costs.is_none() || monotonic_ns().saturating_since(self.last_ns) > OLD_NS
     }
 
     /// Measures each kind in about a tenth of a second, unless that was done of late, and again
@@ -329,6 +327,7 @@ impl Calibration {
         }
         if self.is_old() {
             self.kinds.clear();
+            self.costs = None;
         }
         if self.kinds.is_empty() {
             let kinds = (1..).zip(&PROBED).map(|(number, probed)| CallKind {
@@ -377,46 +376,47 @@ impl Calibration {
                 kind.key = Some(key);
             }
         }
-        let is_first = self.kinds.iter().any(|kind| kind.batches.is_empty());
-        for _ in 0..FIRST_BATCHES {
-            self.batch(measured, FIRST_CALLS);
-        }
-        if is_first {
+        if self.costs.is_none() {
             let mut memory = vec![0_u8; COLD_BYTES];
             for kind in &mut self.kinds {
                 kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
             }
         }
+        for _ in 0..FIRST_BATCHES {
+            self.batch(measured, FIRST_CALLS);
+        }
     }
 
     fn batch(&mut self, measured: &FunctionProbes, calls: u32) {
+        let mut costs = ProbeCosts::default();
         for kind in &mut self.kinds {
-            let added = kind.added(measured, calls);
-            if kind.batches.len() == MAX_BATCHES {
-                kind.batches.pop_front();
+            if let Some(added) = kind.added(measured, calls) {
+                if kind.batches.len() == MAX_BATCHES {
+                    kind.batches.pop_front();
+                }
+                kind.batches.push_back(added);
             }
-            kind.batches.push_back(added);
+            costs[kind.probed.kind()] = cost_of(&kind.batches, kind.cold_ns);
         }
+        self.costs = Some(costs);
         self.last_ns = monotonic_ns();
         self.since_attached = self.since_attached.saturating_add(1);
     }
 }
 
 impl CallKind {
-    /// What its probes add to a call, of so many.
-    fn added(&self, measured: &FunctionProbes, calls: u32) -> Added {
-        let inside_ns = || {
-            let row = self.key.as_ref().and_then(|key| measured.row(key));
-            row.map_or(0, |row| elapsed_ns(&row.inclusive))
-        };
-        let before_ns = inside_ns();
+    /// What its probes add to a call, of so many; `None` if they are not counted.
+    fn added(&self, measured: &FunctionProbes, calls: u32) -> Option<Added> {
+        let key = self.key.as_ref()?;
+        let inside_ns = || Some(elapsed_ns(&measured.row(key)?.inclusive));
+        let before_ns = inside_ns()?;
         let whole_ns = ns_per_call(self.probed.function, calls) - self.without_ns;
-        let inside_ns = inside_ns().saturating_sub(before_ns) as f64 / f64::from(calls);
+        let inside_ns = inside_ns()?.saturating_sub(before_ns) as f64 / f64::from(calls);
         let whole_ns = whole_ns.max(0.0);
-        Added {
+        Some(Added {
             whole_ns,
             inside_ns: (inside_ns - self.without_ns).clamp(0.0, whole_ns),
-        }
+        })
     }
 }
 
