@@ -86,8 +86,6 @@ fn stacks_are_whole_from_soon_after_an_exec_to_the_exit() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
-    // The tables of its files are read before: a slow machine takes longer for that than they run.
-    workload::run("children --count 1 --millis 1500");
     let finished = workload::run("children --count 20 --millis 200");
     let children = exited(daemon, &finished, &pids(&finished.truth));
     assert_eq!(children.len(), 20);
