@@ -137,13 +137,14 @@ impl Collector {
             options.may_sample_calls,
             monotonic_ns(),
         );
+        let own = OwnFrames::find(kernel.programs.code());
         let mut collector = Self {
             outside: Outside::new(options.program, max_frames),
             kernel,
             side_band: options.side_band,
             processes: options.processes,
             profile: options.profile,
-            stacks: StackCache::new(OwnFrames::find()),
+            stacks: StackCache::new(own),
             unwinding,
             backoff: Backoff::new(monotonic_ns()),
             coverage: WalksByExecutable::default(),

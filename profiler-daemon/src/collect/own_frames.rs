@@ -2,16 +2,17 @@
 //! it, and a tick may come while any of its programs runs. Those frames are no work of the thread,
 //! and are cut off.
 //!
-//! With several programs at a tracepoint the kernel calls them through a function of the
-//! tracepoint's own; with one it calls that one's trampoline (`bpf_trace_run4`), which all
-//! tracepoints share: that is ours unless a program of another is inside. A tick in what the
-//! trampoline does before and after its program does not say whose it is: it is cut too.
+//! The kernel calls a program through a trampoline (`bpf_trace_run4`), and where several are at one
+//! tracepoint, that through a function of the tracepoint's own. Both are anybody's: they are cut
+//! where the program that was called is the profiler's, and stay where it is another's, whose cost
+//! is to be seen. A tick in what they do before and after their programs does not say whose it is:
+//! they are cut then, too.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-/// The hooks with programs of the profiler: some walk, and a tick may come in any.
+/// The hooks with programs of the profiler.
 const HOOKS: [&str; 12] = [
     "sched_switch",
     "sched_waking",
@@ -27,32 +28,21 @@ const HOOKS: [&str; 12] = [
     "sched_wakeup_template",
     "sched_process_template",
 ];
-/// The functions through which the kernel calls the programs of a hook: everything inside of them
-/// is the profiler's. The second one jumps to the trampoline, so only a tick within it finds it.
+/// The functions that call the programs of a hook. The second one jumps to the trampoline, so only
+/// a tick within it finds it.
 const TRACEPOINT: [&str; 2] = ["__traceiter_", "__bpf_trace_"];
-/// Through which it calls a program that is the only one.
+/// What calls one program.
 const TRAMPOLINE: &str = "bpf_trace_run";
-/// Before the tag and the name of a program.
-const PROGRAM: &str = "bpf_prog_";
-/// Functions that the compiler calls in programs: a tick at their begin finds no frame of whom they
-/// were called by.
-const CALLED: [&str; 4] = ["memset", "memcpy", "memmove", "memcmp"];
-/// What the kernel keeps of a program's name, where it keeps no more.
-const MAX_PROGRAM_NAME: usize = 15;
-/// Most functions that are looked for: programs of others may be called as ours.
-const MAX_FUNCTIONS: usize = 256;
-/// No more frames than this lie between the border and the walk.
+/// No more frames than this lie between the outermost own one and the walk.
 const MAX_INSIDE: usize = 12;
 
-/// What a function of the kernel is to the profiler.
+/// What a function of the kernel does for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// It calls all programs of a hook.
+    /// It calls all those of a hook, each through a trampoline.
     Tracepoint,
-    /// It calls one program of any hook.
+    /// It calls one of any hook.
     Trampoline,
-    /// A program at one of the hooks, or a function of it.
-    Program,
 }
 
 impl Role {
@@ -61,30 +51,27 @@ impl Role {
         if let Some(hook) = prefixes.find_map(|prefix| name.strip_prefix(prefix)) {
             return HOOKS.contains(&hook).then_some(Self::Tracepoint);
         }
-        if let Some(arguments) = name.strip_prefix(TRAMPOLINE) {
-            let is_count = arguments.bytes().all(|byte| byte.is_ascii_digit());
-            return (is_count && !arguments.is_empty()).then_some(Self::Trampoline);
-        }
-        let (_, program) = name.strip_prefix(PROGRAM)?.split_once('_')?;
-        let mut hooks = HOOKS.iter();
-        let is_hook =
-            hooks.any(|hook| program == *hook || hook.get(..MAX_PROGRAM_NAME) == Some(program));
-        (is_hook || CALLED.contains(&program)).then_some(Self::Program)
+        let arguments = name.strip_prefix(TRAMPOLINE)?;
+        let is_count = arguments.bytes().all(|byte| byte.is_ascii_digit());
+        (is_count && !arguments.is_empty()).then_some(Self::Trampoline)
     }
 }
 
 /// Where those functions are.
 #[derive(Debug, Default)]
 pub(super) struct OwnFrames {
-    functions: Vec<(Range<u64>, Role)>,
+    callers: Vec<(Range<u64>, Role)>,
+    /// The code of the profiler's programs.
+    programs: Vec<Range<u64>>,
     /// The kernel's own code, which holds no program.
     text: Range<u64>,
 }
 
 impl OwnFrames {
-    /// Finds them in /proc/kallsyms; where addresses are hidden, nothing is cut.
+    /// Of these programs. What calls them is found in /proc/kallsyms; where addresses are hidden,
+    /// nothing is cut.
     #[must_use]
-    pub(super) fn find() -> Self {
+    pub(super) fn find(programs: Vec<Range<u64>>) -> Self {
         let read = |each: &mut dyn FnMut(u64, &str)| {
             let Ok(file) = File::open("/proc/kallsyms") else {
                 return;
@@ -98,7 +85,7 @@ impl OwnFrames {
                 line.clear();
             }
         };
-        let mut functions: Vec<(Range<u64>, Role)> = Vec::new();
+        let mut callers: Vec<(Range<u64>, Role)> = Vec::new();
         let mut text = 0..0;
         read(&mut |address, name| {
             match name {
@@ -107,41 +94,58 @@ impl OwnFrames {
                 _ => {}
             }
             if address != 0
-                && functions.len() < MAX_FUNCTIONS
                 && let Some(role) = Role::of(name)
             {
-                functions.push((address..u64::MAX, role));
+                callers.push((address..u64::MAX, role));
             }
         });
         // A function ends where the next one begins.
         read(&mut |address, _| {
-            for (range, _) in &mut functions {
+            for (range, _) in &mut callers {
                 if address > range.start && address < range.end {
                     range.end = address;
                 }
             }
         });
-        Self { functions, text }
+        Self {
+            callers,
+            programs,
+            text,
+        }
     }
 
     /// The frames of the thread itself, innermost first.
     #[must_use]
     pub(super) fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
-        let role = |address: &u64| {
-            let mut functions = self.functions.iter();
-            functions
-                .find(|(range, _)| range.contains(address))
-                .map(|(_, role)| *role)
-        };
-        let inside = &kernel[..kernel.len().min(MAX_INSIDE)];
-        let border = (0..inside.len()).rfind(|&index| match role(&inside[index]) {
-            Some(Role::Tracepoint) => true,
-            Some(Role::Trampoline) => inside[..index]
-                .iter()
-                .all(|address| self.text.contains(address) || role(address) == Some(Role::Program)),
-            Some(Role::Program) | None => false,
-        });
-        border.map_or(kernel, |index| &kernel[index + 1..])
+        let mut own = 0;
+        for (index, address) in kernel.iter().take(MAX_INSIDE).enumerate() {
+            let is_own = match self.role(*address) {
+                Some(Role::Trampoline) => self.calls_own(&kernel[..index]),
+                Some(Role::Tracepoint) => own == index,
+                None => self.is_own_program(*address),
+            };
+            if is_own {
+                own = index + 1;
+            }
+        }
+        &kernel[own..]
+    }
+
+    fn role(&self, address: u64) -> Option<Role> {
+        let mut callers = self.callers.iter();
+        let caller = callers.find(|(range, _)| range.contains(&address));
+        caller.map(|(_, role)| *role)
+    }
+
+    /// Whether the outermost program of these frames is the profiler's, or there is none.
+    fn calls_own(&self, inside: &[u64]) -> bool {
+        let mut outermost_first = inside.iter().rev();
+        let program = outermost_first.find(|address| !self.text.contains(address));
+        program.is_none_or(|program| self.is_own_program(*program))
+    }
+
+    fn is_own_program(&self, address: u64) -> bool {
+        self.programs.iter().any(|code| code.contains(&address))
     }
 }
 
@@ -160,32 +164,54 @@ mod tests {
 
     #[test]
     fn what_lies_inside_the_border_is_cut() {
-        // Check that the frames up to and with the tracepoint's function go, or the trampoline of a
-        // program of ours or of none, that those of other programs stay, and that bad lines are
-        // none.
+        // Check that the frames of a program of the profiler go with what called it, wherever in
+        // its functions it is, that those of other programs and of other handlers stay, that what
+        // calls programs goes where none is to be seen, and that bad lines are none.
         let own = OwnFrames {
-            functions: vec![
+            callers: vec![
                 (0x100..0x140, Role::Tracepoint),
                 (0x900..0x910, Role::Trampoline),
-                (0xc00..0xd00, Role::Program),
             ],
+            programs: vec![0xc00..0xd00, 0xd80..0xe00],
             text: 0..0xa00,
         };
-        assert_eq!(own.cut(&[1, 2, 0x13f, 0x500, 0x600]), [0x500, 0x600]);
-        assert_eq!(own.cut(&[0xc20, 0xc40, 0x905, 0x500]), [0x500]);
-        assert_eq!(own.cut(&[0xc20, 0x905, 0x13f, 0x500]), [0x500]);
-        assert_eq!(own.cut(&[0x700, 0xc20, 0xc40, 0x905, 0x500]), [0x500]);
-        assert_eq!(own.cut(&[0x905, 0x500]), [0x500]);
-        assert_eq!(own.cut(&[0x700, 0x905, 0x500]), [0x500]);
+        for (inside, who) in [
+            (&[0xc20, 0xc40, 0x905][..], "the first of several frames"),
+            (
+                &[0x700, 0xd90, 0xc20, 0x905],
+                "a helper of a function of it",
+            ),
+            (&[0xd90, 0x905], "the begin of a function of it"),
+            (&[0xc20, 0x905, 0x13f], "one of several programs"),
+            (&[0x905], "the trampoline"),
+            (&[0x700, 0x905], "what the trampoline calls"),
+            (&[0x700, 0x905, 0x13f], "the same of one of several"),
+            (&[0x13f], "the tracepoint's function"),
+            (&[0xc20, 0x905, 0x700, 0xc20, 0x905], "one within another"),
+            (&[0xf20, 0x905, 0x700, 0xc20, 0x905], "another's within one"),
+            (
+                &[0xc20],
+                "a program at its begin, whose caller was not found",
+            ),
+        ] {
+            let stack = [inside, &[0x500, 0x600]].concat();
+            assert_eq!(own.cut(&stack), [0x500, 0x600], "{who}");
+        }
         for others in [
-            &[0xe00, 0x905, 0x500][..],
-            &[0x700, 0xe00, 0x905, 0x500],
-            &[0xc20],
+            &[0xf20, 0x905, 0x500][..],
+            &[0x700, 0xf20, 0x905, 0x500],
+            &[0xf20, 0x905, 0x13f, 0x500],
+            &[0x700, 0x13f, 0x500],
             &[0x500, 0x600],
             &[],
         ] {
             assert_eq!(own.cut(others), others);
         }
+        // One of the profiler's within another's: that one's time is to be seen.
+        assert_eq!(
+            own.cut(&[0xc20, 0x905, 0x700, 0xf20, 0x905, 0x500]),
+            [0x700, 0xf20, 0x905, 0x500]
+        );
         assert_eq!(parse(b"00ff t name\t[module]\n"), Some((0xff, "name")));
         assert_eq!(parse(b"00ff D name\n"), None);
         assert_eq!(parse(b"\xff\xfe"), None);
@@ -193,8 +219,7 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_by_name() {
-        // Check which functions lead to a program that walks, and that others of the same kind do
-        // not.
+        // Check which functions call programs, and that others of the same kind do not.
         for (name, role) in [
             ("__traceiter_sched_switch", Some(Role::Tracepoint)),
             ("__traceiter_sched_stat_wait", None),
@@ -204,17 +229,7 @@ mod tests {
             ("bpf_trace_run12", Some(Role::Trampoline)),
             ("bpf_trace_run", None),
             ("bpf_trace_running", None),
-            (
-                "bpf_prog_7628384a33da6101_sched_switch",
-                Some(Role::Program),
-            ),
-            (
-                "bpf_prog_7628384a33da6101_sched_process_e",
-                Some(Role::Program),
-            ),
-            ("bpf_prog_7628384a33da6101_tick", None),
-            ("bpf_prog_7628384a33da6101_sys", None),
-            ("bpf_prog_run_pin_on_cpu", None),
+            ("bpf_prog_7628384a33da6101_sched_switch", None),
         ] {
             assert_eq!(Role::of(name), role, "{name}");
         }

@@ -29,6 +29,7 @@ mod phantoms;
 mod probe_program;
 mod probes;
 mod probing;
+mod program_code;
 mod programs;
 mod readmission;
 mod records;

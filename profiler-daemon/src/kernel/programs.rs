@@ -2,14 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use aya::Ebpf;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
+use tracing::warn;
 
 use super::cost::ProgramStats;
 use super::maps::Maps;
+use super::program_code;
 use super::refusal::{StartError, tick_refused};
 use super::task_iter;
 use crate::error_chain::AnyError;
@@ -127,6 +130,21 @@ impl Programs {
             .collect();
         costs.sort_by(|a, b| a.name.cmp(&b.name));
         costs
+    }
+
+    /// Where the code of the programs is, as addresses of the kernel; of none where it shows no
+    /// addresses.
+    #[must_use]
+    pub fn code(&self) -> Vec<Range<u64>> {
+        let functions = |program: &Program| {
+            let program = program.fd().ok()?;
+            program_code::functions(program.as_fd())
+                .inspect_err(|error| warn!("where a program's code is cannot be asked: {error}"))
+                .ok()
+        };
+        let programs = self.ebpf.programs();
+        let code = programs.filter_map(|(_, program)| functions(program));
+        code.flatten().collect()
     }
 
     /// Runs so far that the kernel left out because the same program was preempted on that

@@ -32,6 +32,7 @@ mod lines;
 mod marks;
 mod names;
 mod observed;
+mod own_frames;
 mod peers;
 mod phantoms;
 mod points_over_http;

@@ -15,12 +15,12 @@ use crate::workload::Workload;
 
 /// A program: what it is called, how it is compiled, what it does, and functions that call each
 /// other, outermost first.
-struct Program {
-    name: &'static str,
-    compiler: &'static str,
-    flags: &'static [&'static str],
-    source: &'static str,
-    chain: &'static [&'static str],
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) compiler: &'static str,
+    pub(crate) flags: &'static [&'static str],
+    pub(crate) source: &'static str,
+    pub(crate) chain: &'static [&'static str],
 }
 
 /// What every program begins with: work that makes no system call, and a line that says it has
@@ -230,8 +230,12 @@ impl Drop for Running {
 }
 
 impl Running {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Compiles and starts a program; `None`, said once, if there is no such compiler or library.
-    fn start(program: &Program, folder: &Path) -> Option<Self> {
+    pub(crate) fn start(program: &Program, folder: &Path) -> Option<Self> {
         let source = folder.join(if program.compiler == "g++" {
             "a.cc"
         } else {
@@ -367,7 +371,7 @@ fn programs_without_frame_pointers_have_whole_stacks() {
             program.name,
             daemon.get("/status")["unwinding"]["failures"]
         );
-        let tree = daemon.get(&format!("/processes/{}/calltree", running.0.id()));
+        let tree = daemon.get(&format!("/processes/{}/calltree", running.id()));
         assert!(
             has_chain(&tree["root"], program.chain),
             "{}: no chain {:?} in {tree}",
@@ -429,56 +433,6 @@ fn stacks_of_a_workload_are_whole() {
 }
 
 #[test]
-fn a_blocked_program_shows_who_waits() {
-    // Check that the time of a thread that waits in a library function without frame pointers is
-    // below `main`, and that nothing of it is in the programs that walk its stack.
-    let Some(daemon) = daemon::shared() else {
-        return;
-    };
-    let program = Program {
-        name: "waiter",
-        compiler: "gcc",
-        flags: &["-O2"],
-        source: "
-NOINLINE static void wait_here(int n) { if (n) wait_here(n - 1); else sleep(1); sink += n; }
-int main(void) { ready(); usleep(300000); for (;;) wait_here(5); }
-",
-        chain: &["main", "wait_here"],
-    };
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let Some(running) = Running::start(&program, folder.path()) else {
-        return;
-    };
-    std::thread::sleep(Duration::from_millis(2500));
-    let path = format!("/processes/{}/functions?limit=0", running.0.id());
-    let table = reads::until(daemon, &path, unix_now_ns(), |_| true);
-    let waiting = number(
-        reads::function(&table, "wait_here"),
-        "/elapsed/inclusive_ns",
-    );
-    let main = number(reads::function(&table, "main"), "/elapsed/inclusive_ns");
-    assert!(
-        waiting > 1_900_000_000 && main >= waiting,
-        "{waiting} of {main}"
-    );
-    let table = daemon.get(&format!("{path}&frames=all"));
-    let switches = number(
-        reads::function(&table, "__schedule"),
-        "/elapsed/exclusive_ns",
-    );
-    assert!(
-        switches > 1_900_000_000,
-        "it leaves its processor in there: {switches}"
-    );
-    let own: Vec<&str> = reads::rows(&table)
-        .iter()
-        .map(|row| reads::text(row, "/function"))
-        .filter(|name| name.contains("bpf_"))
-        .collect();
-    assert_eq!(own, [""; 0], "the profiler's own frames are the thread's");
-}
-
-#[test]
 fn code_loaded_later_is_followed() {
     // Check that a library that a running program loads is followed, and that a child without an
     // exec is like its parent.
@@ -527,13 +481,13 @@ int main(void) {
     };
     std::thread::sleep(Duration::from_millis(800));
     let list = reads::until(daemon, "/processes?limit=0", unix_now_ns(), |_| true);
-    let of_parent = |row: &&Value| row["ppid"] == running.0.id() && row["state"] == "running";
+    let of_parent = |row: &&Value| row["ppid"] == running.id() && row["state"] == "running";
     let child = reads::rows(&list)
         .iter()
         .find(of_parent)
         .expect("the child is listed");
     let child = number(child, "/pid");
-    for pid in [u64::from(running.0.id()), child] {
+    for pid in [u64::from(running.id()), child] {
         let read = || {
             let process = reads::until(daemon, &format!("/processes/{pid}"), unix_now_ns(), |_| {
                 true
@@ -589,11 +543,11 @@ int main(void) {
         return;
     };
     std::thread::sleep(Duration::from_millis(1500));
-    let path = format!("/processes/{}/calltree", running.0.id());
+    let path = format!("/processes/{}/calltree", running.id());
     let tree = reads::until(daemon, &path, unix_now_ns(), |_| true);
-    std::fs::remove_file(format!("/tmp/perf-{}.map", running.0.id())).expect("the map was written");
+    std::fs::remove_file(format!("/tmp/perf-{}.map", running.id())).expect("the map was written");
     assert!(has_chain(&tree["root"], program.chain), "{tree}");
-    let table = daemon.get(&format!("/processes/{}/functions?limit=0", running.0.id()));
+    let table = daemon.get(&format!("/processes/{}/functions?limit=0", running.id()));
     let row = reads::function(&table, "made_function with spaces");
     assert_eq!(text(row, "/kind"), "jit");
 }

@@ -180,8 +180,8 @@ fn a_million_invented_frames() {
     assert!(small.profile.frames().len() < 2_000);
 }
 
-// Check that the sweep of a table of a million frames is no dearer than filling it a few times,
-// most of them gone and all of them named: it would take minutes if it went by pairs.
+// Check that the sweep of a table of a million frames is cheaper than filling it, most of them gone
+// and all of them named: it takes a tenth, and would take minutes if it went by pairs.
 #[test]
 fn sweeping_a_million() {
     let mut small = Small::new(Limits::default());
@@ -209,13 +209,12 @@ fn sweeping_a_million() {
     let few = || all.iter().step_by(1000);
     frames.sweep(|marks| few().for_each(|id| marks.keep(*id)));
     let gone_ns = took_ns(began_ns);
-    let most_ns = 20 * filled_ns;
     assert!(
-        named_ns < most_ns,
+        named_ns < filled_ns,
         "{named_ns} where all stay, {filled_ns} to fill"
     );
     assert!(
-        gone_ns < most_ns,
+        gone_ns < filled_ns,
         "{gone_ns} where most leave, {filled_ns} to fill"
     );
     assert!(few().all(|id| frames.get(*id) == copy.get(*id)));
