@@ -3,8 +3,8 @@
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
     measured::{add_cells, add_columns, agreement, measured_tables},
-    tables::{fault_fact, function, stacks_text},
-    text::{Cell, ColumnKind, Envelope, Table, TextReport},
+    tables::{fault_fact, function, stacks_text, with_values},
+    text::{Cell, Envelope, Table, TextReport},
 };
 use crate::report::{FunctionRow, Recording, StackValue};
 
@@ -61,17 +61,8 @@ impl TextReport for Recording {
             // Functions have no column of the others.
             _ => "ELAPSED%",
         };
-        let mut columns = vec![
-            (title, ColumnKind::Number),
-            ("INCL%", ColumnKind::Number),
-            ("USER", ColumnKind::Part),
-            ("SYSTEM", ColumnKind::Part),
-            ("BLOCKED", ColumnKind::Part),
-            ("RUNNABLE", ColumnKind::Part),
-            ("SAMPLES", ColumnKind::Number),
-            ("FUNCTION", ColumnKind::Function),
-            ("MODULE", ColumnKind::Name),
-        ];
+        let mut columns = with_values(&["FUNCTION", "MODULE"]);
+        columns[0].0 = title;
         let all = &self.functions.rows;
         let shown = all.len().min(MAX_ROWS);
         let rows = &all[..shown];

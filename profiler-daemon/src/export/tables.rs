@@ -158,7 +158,7 @@ impl<Row: TextRow> TextReport for List<Row> {
 }
 
 /// The columns of values, and these names.
-fn with_values(names: &[&'static str]) -> Vec<(&'static str, ColumnKind)> {
+pub(super) fn with_values(names: &[&'static str]) -> Vec<(&'static str, ColumnKind)> {
     let names = names.iter().map(|title| match *title {
         "FUNCTION" => (*title, ColumnKind::Function),
         _ => (*title, ColumnKind::Name),
