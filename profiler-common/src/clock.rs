@@ -102,7 +102,7 @@ pub enum Wake {
 
 /// The time off the processor that a switch-in closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Absence {
+pub struct OffCpuInterval {
     /// Nanoseconds until it was woken.
     pub blocked_ns: u64,
     /// Nanoseconds in which it could have run.
@@ -111,7 +111,7 @@ pub struct Absence {
     pub wake: Wake,
 }
 
-impl Absence {
+impl OffCpuInterval {
     /// Its time by class.
     #[must_use]
     #[inline(always)]
@@ -226,21 +226,21 @@ impl ThreadClock {
     /// `since_ns` (0: none is known). If it was not seen to come, it came as soon as it can have:
     /// then, or when it was woken. `None`: it was seen.
     #[inline(always)]
-    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<Absence> {
+    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<OffCpuInterval> {
         let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
         self.miss_switch();
         Some(self.switch_in(came_ns))
     }
 
-    /// The same without a change: when it came, and the time that it was away.
+    /// The same without a change: when it came, and the time that it was off its processor.
     #[must_use]
     #[inline(always)]
-    pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, Absence)> {
+    pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, OffCpuInterval)> {
         let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
-        let absence = self.absence(came_ns);
+        let off_cpu = self.off_cpu_interval(came_ns);
         Some((
-            self.last_ns + absence.blocked_ns + absence.runnable_ns,
-            absence,
+            self.last_ns + off_cpu.blocked_ns + off_cpu.runnable_ns,
+            off_cpu,
         ))
     }
 
@@ -312,17 +312,17 @@ impl ThreadClock {
 
     /// The thread comes onto a processor.
     #[inline(always)]
-    pub fn switch_in(&mut self, now_ns: u64) -> Absence {
-        let absence = self.absence(now_ns);
-        if matches!(absence.wake, Wake::NeverLeft) {
+    pub fn switch_in(&mut self, now_ns: u64) -> OffCpuInterval {
+        let off_cpu = self.off_cpu_interval(now_ns);
+        if matches!(off_cpu.wake, Wake::NeverLeft) {
             self.miss_switch();
         }
-        self.totals[Class::Blocked as usize] += absence.blocked_ns;
-        self.totals[Class::Runnable as usize] += absence.runnable_ns;
-        self.last_ns += absence.blocked_ns + absence.runnable_ns;
+        self.totals[Class::Blocked as usize] += off_cpu.blocked_ns;
+        self.totals[Class::Runnable as usize] += off_cpu.runnable_ns;
+        self.last_ns += off_cpu.blocked_ns + off_cpu.runnable_ns;
         self.phase = Phase::Running as u32;
         self.resumed_ns = self.last_ns;
-        absence
+        off_cpu
     }
 
     /// The thread enters the system call `number`. True if it was in one already (its exit was
@@ -423,17 +423,17 @@ impl ThreadClock {
         self.last_ns - self.first_ns - self.unobserved_ns
     }
 
-    /// How the open interval of an absent thread divides at `now_ns`.
+    /// How the open interval of a thread off its processor divides at `now_ns`.
     #[inline(always)]
-    fn absence(&self, now_ns: u64) -> Absence {
-        let away_ns = now_ns.saturating_sub(self.last_ns);
+    fn off_cpu_interval(&self, now_ns: u64) -> OffCpuInterval {
+        let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
         let is_running = self.phase == Phase::Running as u32;
         let (blocked_ns, wake) = if is_running && self.woken_ns <= self.resumed_ns {
             (0, Wake::NeverLeft)
         } else if !is_running && self.phase != Phase::Blocked as u32 {
             (0, Wake::NotNeeded)
         } else if self.woken_ns >= self.last_ns {
-            // Clocks of two processors may differ by a hair: never more than the whole absence.
+            // Clocks of two processors may differ by a hair: never more than the whole off_cpu.
             let blocked_ns = self.woken_ns - self.last_ns;
             let wake = if is_running {
                 Wake::NeverLeft
@@ -441,10 +441,10 @@ impl ThreadClock {
                 Wake::Seen
             };
             (
-                if blocked_ns < away_ns {
+                if blocked_ns < off_cpu_ns {
                     blocked_ns
                 } else {
-                    away_ns
+                    off_cpu_ns
                 },
                 wake,
             )
@@ -454,11 +454,11 @@ impl ThreadClock {
             // nothing is followed by another one.)
             (0, Wake::Early)
         } else {
-            (away_ns, Wake::Missed)
+            (off_cpu_ns, Wake::Missed)
         };
-        Absence {
+        OffCpuInterval {
             blocked_ns,
-            runnable_ns: away_ns - blocked_ns,
+            runnable_ns: off_cpu_ns - blocked_ns,
             wake,
         }
     }
@@ -468,8 +468,8 @@ impl ThreadClock {
         self.switches_missed = self.switches_missed.wrapping_add(1);
     }
 
-    /// Another thread was found on its processor since its last event: it is away, for all that is
-    /// known from outside.
+    /// Another thread was found on its processor since its last event: for all that is known from
+    /// outside, it is off the processor.
     #[inline(always)]
     fn heed_gone(&mut self) {
         if self.phase == Phase::Running as u32 && self.gone_ns > self.last_ns {
@@ -487,20 +487,20 @@ impl ThreadClock {
         if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
             return [0; WAITS];
         }
-        let away_ns = now_ns.saturating_sub(self.last_ns);
+        let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
         // Only a wake seen since the switch-out ends the blocked time here: an early one is decided
         // at the switch-in.
         let blocked_ns = if self.phase == Phase::Runnable as u32 {
             0
-        } else if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < away_ns {
+        } else if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < off_cpu_ns {
             self.woken_ns - self.last_ns
         } else {
-            away_ns
+            off_cpu_ns
         };
         self.totals[Class::Blocked as usize] += blocked_ns;
-        self.totals[Class::Runnable as usize] += away_ns - blocked_ns;
-        self.last_ns += away_ns;
-        [blocked_ns, away_ns - blocked_ns]
+        self.totals[Class::Runnable as usize] += off_cpu_ns - blocked_ns;
+        self.last_ns += off_cpu_ns;
+        [blocked_ns, off_cpu_ns - blocked_ns]
     }
 
     /// Closes the open interval of a running thread.

@@ -29,10 +29,10 @@ fn a_call_that_waits() {
     assert!(!clock.enter_call(110, 7));
     clock.switch_out(115, true);
     clock.woken_ns = 125;
-    let absence = clock.switch_in(128);
+    let off_cpu = clock.switch_in(128);
     assert_eq!(
-        absence,
-        Absence {
+        off_cpu,
+        OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 3,
             wake: Wake::Seen
@@ -55,14 +55,14 @@ fn a_call_that_waits() {
 
 #[test]
 fn preempted_in_user_mode() {
-    // Check that a thread which did not give its processor up is runnable all the time it is away,
-    // woken or not.
+    // Check that a thread which did not give its processor up is runnable all the time it is
+    // off it, woken or not.
     //   uuuurrrrrrrruuu
     let mut clock = started();
     clock.switch_out(104, false);
     assert_eq!(
         clock.switch_in(112),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 8,
             wake: Wake::NotNeeded
@@ -74,15 +74,15 @@ fn preempted_in_user_mode() {
 
 #[test]
 fn the_waker_is_faster_than_the_switch_out() {
-    // Check that a wake which comes while the thread is on its way out makes the whole absence
-    // runnable.
+    // Check that a wake which comes while the thread is on its way out makes the whole off-CPU
+    // interval runnable.
     //   uuuu(wake)u rrrrrr u      and nobody wakes it again
     let mut clock = started();
     clock.woken_ns = 104;
     clock.switch_out(105, true);
     assert_eq!(
         clock.switch_in(111),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 6,
             wake: Wake::Early
@@ -106,7 +106,7 @@ fn a_wake_that_came_to_nothing_does_not_hide_the_sleep() {
     clock.woken_ns = 2_000;
     assert_eq!(
         clock.switch_in(2_002),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 1_895,
             runnable_ns: 2,
             wake: Wake::Seen
@@ -124,7 +124,7 @@ fn an_old_wake_is_none() {
     clock.switch_out(130, true);
     assert_eq!(
         clock.switch_in(140),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 0,
             wake: Wake::Missed
@@ -134,15 +134,15 @@ fn an_old_wake_is_none() {
 
 #[test]
 fn a_switch_out_that_was_not_seen() {
-    // Check that a thread which comes without having left was away: blocked until it was woken,
-    // runnable if it never was.
+    // Check that a thread which comes without having left was off its processor: blocked
+    // until it was woken, runnable if it never was.
     //   uuuu ?????????(wake)?? u ???? u
     let mut clock = started();
     clock.tick(104);
     clock.woken_ns = 114;
     assert_eq!(
         clock.switch_in(116),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 2,
             wake: Wake::NeverLeft
@@ -150,7 +150,7 @@ fn a_switch_out_that_was_not_seen() {
     );
     assert_eq!(
         clock.switch_in(120),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 4,
             wake: Wake::NeverLeft
@@ -231,7 +231,7 @@ fn a_wake_from_a_processor_whose_clock_is_ahead() {
     clock.woken_ns = 125;
     assert_eq!(
         clock.switch_in(120),
-        Absence {
+        OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 0,
             wake: Wake::Seen
@@ -365,8 +365,9 @@ proptest! {
                 ClockEvent::Out(gave_up) => clock.switch_out(now, gave_up),
                 ClockEvent::In => {
                     let before = clock;
-                    let absence = clock.switch_in(now);
-                    prop_assert_eq!(clock.last_ns - before.last_ns, absence.blocked_ns + absence.runnable_ns);
+                    let off_cpu = clock.switch_in(now);
+                    let passed_ns = off_cpu.blocked_ns + off_cpu.runnable_ns;
+                    prop_assert_eq!(clock.last_ns - before.last_ns, passed_ns);
                 }
                 ClockEvent::Wake => clock.woken_ns = now,
                 ClockEvent::Enter(number) => { clock.enter_call(now, number); }

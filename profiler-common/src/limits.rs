@@ -40,7 +40,7 @@ pub const TASKS_PER_THREAD: u32 = 2;
 pub const CALLS_PER_THREAD: u32 = 4;
 /// Bytes of the ring that carries frames, unless configured. Like all its sizes a power of two and
 /// a multiple of the page size.
-pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
+pub const DEFAULT_RING_BYTES: u32 = 4 << 20;
 /// The least that may be configured.
 pub const MIN_RING_BYTES: u32 = 256 << 10;
 /// The most.

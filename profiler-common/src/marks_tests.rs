@@ -360,7 +360,7 @@ enum MarkEvent {
     Enter,
     Leave,
     Tick(bool),
-    Away { gave_up: bool, wake: bool },
+    OffCpu { gave_up: bool, wake: bool },
     Trace(bool),
 }
 
@@ -370,7 +370,7 @@ fn event() -> impl Strategy<Value = MarkEvent> {
         Just(MarkEvent::Leave),
         any::<bool>().prop_map(MarkEvent::Tick),
         (any::<bool>(), any::<bool>())
-            .prop_map(|(gave_up, wake)| MarkEvent::Away { gave_up, wake }),
+            .prop_map(|(gave_up, wake)| MarkEvent::OffCpu { gave_up, wake }),
         any::<bool>().prop_map(MarkEvent::Trace),
     ]
 }
@@ -412,7 +412,7 @@ proptest! {
                         marks.look(&clock, min_interval_ns, &mut random);
                     }
                 }
-                MarkEvent::Away { gave_up, wake } => {
+                MarkEvent::OffCpu { gave_up, wake } => {
                     clock.switch_out(now_ns, gave_up);
                     let inside = is_inside(&clock);
                     if marks.leave(inside, now_ns, 0, min_interval_ns, &mut random) && room {

@@ -113,10 +113,10 @@ impl ThreadUsage {
         let mut times = clock.totals;
         let mut came_ns = clock.last_ns;
         if clock.phase != Phase::Running as u32 {
-            let (unseen_ns, absence) = clock.unseen_arrival(now_ns, since_ns)?;
+            let (unseen_ns, off_cpu) = clock.unseen_arrival(now_ns, since_ns)?;
             came_ns = unseen_ns;
-            times[Class::Blocked as usize] += absence.blocked_ns;
-            times[Class::Runnable as usize] += absence.runnable_ns;
+            times[Class::Blocked as usize] += off_cpu.blocked_ns;
+            times[Class::Runnable as usize] += off_cpu.runnable_ns;
         }
         let class = if clock.call == NO_CALL {
             Class::User

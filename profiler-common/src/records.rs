@@ -167,16 +167,16 @@ pub struct ThreadRecord {
     /// What stands for them.
     pub marks: ThreadMarks,
     /// User stack of the current wait, where it was walked ([`ThreadMarks::wait`] says whether).
-    pub away_user: u64,
+    pub off_cpu_user: u64,
     /// Kernel stack of the current wait.
-    pub away_kernel: u64,
+    pub off_cpu_kernel: u64,
     /// User stack of the entry of the call that was entered at `entry_ns`.
     pub entry_user: u64,
     /// Entry of the last call that was walked at its entry: the stack is that of the current call
     /// if this is its entry.
     pub entry_ns: u64,
-    /// How the walk of `away_user` ended, as in [`SumKey::end`].
-    pub away_end: u32,
+    /// How the walk of `off_cpu_user` ended, as in [`SumKey::end`].
+    pub off_cpu_end: u32,
     /// The same of `entry_user`.
     pub entry_end: u32,
     /// The task's minor and major page faults that are not counted: those before it was first seen,
@@ -194,8 +194,8 @@ pub struct ThreadRecord {
     pub walk_cost_ns: u64,
     /// How often it has been switched out. Modulo 2^32.
     pub switches: u32,
-    /// While it is away: the system call it waits in, with [`UNTRACED_CALL`], where its calls are
-    /// not traced. 0 = none.
+    /// While it is off its processor: the system call it waits in, with [`UNTRACED_CALL`], where its
+    /// calls are not traced. 0 = none.
     pub wait_call: u32,
     /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
     /// switched out next.

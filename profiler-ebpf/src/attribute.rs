@@ -229,12 +229,12 @@ pub fn end_wait(
     calls::leave_wait(record, waited);
     // When it began: the clock has come to its end.
     let since_ns = record.clock.last_ns - waited[BLOCKED] - waited[RUNNABLE];
-    if (record.marks.lacks_stack() || may_come_further(record.away_end))
+    if (record.marks.lacks_stack() || may_come_further(record.off_cpu_end))
         && let Some(found) = look::outside_stack(slot, since_ns)
     {
-        record.away_user = found.user;
-        record.away_kernel = found.kernel;
-        record.away_end = found.end;
+        record.off_cpu_user = found.user;
+        record.off_cpu_kernel = found.kernel;
+        record.off_cpu_end = found.end;
         record.marks.find();
     }
     let min_interval_ns = settings::min_interval_ns();
@@ -245,13 +245,13 @@ pub fn end_wait(
         Ended::Divided => return,
         Ended::Walked(sums) => {
             let key = SumKey {
-                user: record.away_user,
-                kernel: record.away_kernel,
+                user: record.off_cpu_user,
+                kernel: record.off_cpu_kernel,
                 slot,
-                end: record.away_end,
+                end: record.off_cpu_end,
             };
-            // The frames travelled when the thread left; the daemon keeps the stacks of absent
-            // threads that were walked.
+            // The frames travelled when the thread left; the daemon keeps the stacks that
+            // threads were walked at as they left.
             let row = match find(&key, control) {
                 Some(row) => Some(row),
                 None => make(&key, control),

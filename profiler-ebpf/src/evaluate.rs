@@ -12,8 +12,8 @@
 //! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no
 //!   program runs that began before.
 //!
-//! Where nothing has changed but whose system calls are traced, a thread that is away is left
-//! alone: its wait goes on, and ends as it began.
+//! Where nothing has changed but whose system calls are traced, a thread that is off its
+//! processor is left alone: its wait goes on, and ends as it began.
 //!
 //! What the answer is says `filter`.
 

@@ -41,7 +41,7 @@ fn look_at(ctx: *const TaskIteration, task: Task) -> Option<()> {
         return None;
     }
     let record = record(slot)?;
-    if task::is_in_update(record) || !is_away(record) {
+    if task::is_in_update(record) || !is_off_cpu(record) {
         return None;
     }
     let look = LOOK.get_ptr_mut(0)?;
@@ -130,7 +130,7 @@ fn read_registers(task: Task, head: &mut LookHead) {
 
 /// Is the thread off its processor, as its record says?
 #[inline(always)]
-fn is_away(record: &ThreadRecord) -> bool {
+fn is_off_cpu(record: &ThreadRecord) -> bool {
     let phase = forget(&raw const record.clock.phase);
     phase == Phase::Blocked as u32 || phase == Phase::Runnable as u32
 }

@@ -110,15 +110,16 @@ pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
-/// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the
-/// processors.
+/// Key: 0. Value: the count of each `Counter`. Writers: the programs. Reader: the daemon sums the
+/// processors. Size: one, so that one system call reads all counts.
 #[map]
-pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+pub static COUNTS: PerCpuArray<[u64; COUNTERS as usize]> = PerCpuArray::with_max_entries(1, 0);
 
-/// Key: a `StackEnd`. Value: walks that ended so. Writers: the programs. Reader: the daemon sums
-/// the processors.
+/// Key: 0. Value: by the number of a `StackEnd`, walks that ended so. Writers, reader and size: as of
+/// [`COUNTS`].
 #[map]
-pub static WALK_ENDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_ENDS_LEN, 0);
+pub static WALK_ENDS: PerCpuArray<[u64; WALK_ENDS_LEN as usize]> =
+    PerCpuArray::with_max_entries(1, 0);
 
 /// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add
 /// children of targets and remove processes that exit. Reader: the programs, when a thread is

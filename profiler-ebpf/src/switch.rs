@@ -102,9 +102,9 @@ fn leave(
             control,
         );
         if let Some(stack) = stack {
-            record.away_user = stack.user;
-            record.away_kernel = stack.kernel;
-            record.away_end = stack.end;
+            record.off_cpu_user = stack.user;
+            record.off_cpu_kernel = stack.kernel;
+            record.off_cpu_end = stack.end;
             record.marks.keep();
         }
         // Asked again: kept over the walk, it would have the verifier check that twice.
@@ -139,8 +139,8 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
     }
     task::update(record, |record| {
         let inside = is_inside(&record.clock);
-        let absence = record.clock.switch_in(now_ns);
-        match absence.wake {
+        let off_cpu = record.clock.switch_in(now_ns);
+        match off_cpu.wake {
             Wake::NotNeeded | Wake::Seen => {}
             Wake::Early => count(Counter::WakesEarly),
             Wake::Missed => count(Counter::WakesMissed),
@@ -149,7 +149,7 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
                 record.marks.wait = wait::UNSEEN;
             }
         }
-        attribute::end_wait(record, slot, inside, absence.waited(), control);
+        attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
     });
     Some(())
 }

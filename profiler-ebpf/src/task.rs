@@ -400,8 +400,8 @@ pub fn account_preemption(
             record.clock.switch_out(gone_ns, false);
             record.marks.wait = wait::UNSEEN;
             let inside = is_inside(&record.clock);
-            let absence = record.clock.switch_in(since_ns);
-            attribute::end_wait(record, slot, inside, absence.waited(), control);
+            let off_cpu = record.clock.switch_in(since_ns);
+            attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
         }
     }
 }
@@ -417,9 +417,9 @@ pub fn arrive_unseen(
     now_ns: u64,
 ) {
     let inside = is_inside(&record.clock);
-    if let Some(absence) = record.clock.arrive_unseen(now_ns, current.since_ns) {
+    if let Some(off_cpu) = record.clock.arrive_unseen(now_ns, current.since_ns) {
         count(Counter::SwitchesMissed);
-        attribute::end_wait(record, slot, inside, absence.waited(), control);
+        attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
     }
 }
 

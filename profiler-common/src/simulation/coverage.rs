@@ -170,7 +170,7 @@ fn user_and_fault(does: &mut dyn Actions, draw: &mut Draw) {
 fn intervals_hold_where_walks_give_way() {
     let outside = |does: &mut dyn Actions, draw: &mut Draw| {
         for (place, mean_ns) in [(0, 300 * US), (1, 100 * US)] {
-            does.away(place, [0, draw.exponential(mean_ns)]);
+            does.off_cpu(place, [0, draw.exponential(mean_ns)]);
         }
     };
     let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), some);

@@ -67,7 +67,7 @@ impl Actions for OldThread<'_> {
         self.world.truth[place].product.fault_ns += ns;
     }
 
-    fn away(&mut self, place: usize, waited: WaitNs) {
+    fn off_cpu(&mut self, place: usize, waited: WaitNs) {
         let now_ns = self.world.now_ns;
         let is_walked = now_ns + (BURST - 1) * GAP_NS >= self.next_walk_ns;
         if is_walked {
@@ -95,7 +95,7 @@ impl Actions for OldThread<'_> {
 
     fn wait(&mut self, waited: WaitNs) {
         let place = self.place.expect("in a call");
-        self.away(place, waited);
+        self.off_cpu(place, waited);
     }
 
     fn leave(&mut self, seen: bool) {

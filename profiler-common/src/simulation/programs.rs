@@ -151,9 +151,9 @@ fn server(does: &mut dyn Actions, draw: &mut Draw) {
 fn faults_that_wait(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..150 {
         does.user(0, 20 * US);
-        does.away(0, [draw.wiggle(100 * US), 3 * US]);
+        does.off_cpu(0, [draw.wiggle(100 * US), 3 * US]);
         does.user(1, 30 * US);
-        does.away(1, [draw.wiggle(50 * US), 0]);
+        does.off_cpu(1, [draw.wiggle(50 * US), 0]);
     }
     does.call(2, 500);
 }
@@ -162,10 +162,10 @@ fn faults_that_wait(does: &mut dyn Actions, draw: &mut Draw) {
 fn quick_and_late(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..3 {
         does.user(0, 5 * US);
-        does.away(0, [draw.wiggle(4 * US), 2 * US]);
+        does.off_cpu(0, [draw.wiggle(4 * US), 2 * US]);
     }
     does.user(1, 10 * US);
-    does.away(1, [draw.wiggle(100 * US), 2 * US]);
+    does.off_cpu(1, [draw.wiggle(100 * US), 2 * US]);
 }
 
 /// Short waits, then one long one, which is a call of its own.
@@ -235,9 +235,9 @@ fn small_processes(world: &mut World) {
 fn rare_long_fault(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..4000 {
         does.user(0, 10 * US);
-        does.away(0, [draw.wiggle(50 * US), 0]);
+        does.off_cpu(0, [draw.wiggle(50 * US), 0]);
     }
-    does.away(1, [draw.wiggle(150 * MS), 0]);
+    does.off_cpu(1, [draw.wiggle(150 * MS), 0]);
 }
 
 /// Each 100 ms begins with short waits; those that follow are ten times as long.
@@ -245,7 +245,7 @@ fn first_faults(does: &mut dyn Actions, draw: &mut Draw) {
     for (place, us) in [(0, 20), (1, 200)] {
         for _ in 0..300 {
             does.user(2, 10 * US);
-            does.away(place, [0, draw.wiggle(us * US)]);
+            does.off_cpu(place, [0, draw.wiggle(us * US)]);
         }
     }
     does.sleep(3, 29 * MS);
@@ -296,7 +296,7 @@ fn minor_faults(does: &mut dyn Actions, draw: &mut Draw) {
 
 fn preempted(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(900 * US));
-    does.away(0, [0, draw.exponential(2 * MS)]);
+    does.off_cpu(0, [0, draw.exponential(2 * MS)]);
     does.user(1, draw.exponential(100 * US));
     does.enter(2);
     does.run(draw.exponential(400 * US));
@@ -335,7 +335,7 @@ fn killed(world: &mut World) {
 
 fn kernel_thread(does: &mut dyn Actions, draw: &mut Draw) {
     does.fault(0, draw.exponential(300 * US));
-    does.away(0, [draw.exponential(100 * US), draw.exponential(10 * US)]);
+    does.off_cpu(0, [draw.exponential(100 * US), draw.exponential(10 * US)]);
     does.fault(1, draw.exponential(700 * US));
-    does.away(2, [draw.exponential(2 * MS), 0]);
+    does.off_cpu(2, [draw.exponential(2 * MS), 0]);
 }

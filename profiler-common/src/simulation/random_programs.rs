@@ -17,7 +17,7 @@ use crate::clock::UNTRACED;
 enum Act {
     User,
     Fault,
-    Away,
+    OffCpu,
     Preempted,
     Call,
     Sleep,
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = PlannedStep> {
     let act = proptest::sample::select(std::vec![
         Act::User,
         Act::Fault,
-        Act::Away,
+        Act::OffCpu,
         Act::Preempted,
         Act::Call,
         Act::Sleep,
@@ -135,8 +135,8 @@ impl PlannedStep {
         match self.act {
             Act::User => does.user(self.place, ns),
             Act::Fault => does.fault(self.place, ns),
-            Act::Away => does.away(self.place, [ns, draw.exponential(5 * US)]),
-            Act::Preempted => does.away(self.place, [0, ns]),
+            Act::OffCpu => does.off_cpu(self.place, [ns, draw.exponential(5 * US)]),
+            Act::Preempted => does.off_cpu(self.place, [0, ns]),
             Act::Call => does.call(self.place, ns),
             Act::Sleep => does.sleep(self.place, ns),
             Act::Mixed | Act::Unseen => {

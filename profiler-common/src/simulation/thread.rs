@@ -184,7 +184,7 @@ impl<'world> SimulatedThread<'world> {
     }
 
     /// Waits in `place`.
-    fn absent(&mut self, place: usize, mut waited: WaitNs) {
+    fn leave_cpu(&mut self, place: usize, mut waited: WaitNs) {
         let gap_ns = self.world.gap_ns;
         let inside = is_inside(&self.clock);
         let left_ns = self.world.now_ns;
@@ -221,8 +221,8 @@ impl<'world> SimulatedThread<'world> {
             self.clock.woken_ns = left_ns + waited[BLOCKED];
         }
         self.world.now_ns = left_ns + length(waited);
-        let absence = self.clock.switch_in(self.world.now_ns).waited();
-        assert_eq!(absence, waited);
+        let off_cpu = self.clock.switch_in(self.world.now_ns).waited();
+        assert_eq!(off_cpu, waited);
         if self.world.rule == DivisionRule::WeightAfterWait && length(waited) >= RATE_NS {
             self.marks.wait_shift = 0;
         }
@@ -333,8 +333,8 @@ impl Actions for SimulatedThread<'_> {
         self.spend(place, false, ns);
     }
 
-    fn away(&mut self, place: usize, waited: WaitNs) {
-        self.absent(place, waited);
+    fn off_cpu(&mut self, place: usize, waited: WaitNs) {
+        self.leave_cpu(place, waited);
     }
 
     fn enter(&mut self, place: usize) {
@@ -350,7 +350,7 @@ impl Actions for SimulatedThread<'_> {
     }
 
     fn wait(&mut self, waited: WaitNs) {
-        self.absent(self.place, waited);
+        self.leave_cpu(self.place, waited);
     }
 
     fn leave(&mut self, seen: bool) {

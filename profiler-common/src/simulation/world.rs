@@ -28,7 +28,7 @@ pub(super) trait Actions {
     /// Runs in kernel mode outside calls.
     fn fault(&mut self, place: usize, ns: u64);
     /// Waits outside any call.
-    fn away(&mut self, place: usize, waited: WaitNs);
+    fn off_cpu(&mut self, place: usize, waited: WaitNs);
     /// Enters a call.
     fn enter(&mut self, place: usize);
     /// Runs in it.

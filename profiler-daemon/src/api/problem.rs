@@ -165,6 +165,7 @@ impl From<TargetsFailure> for Problem {
                 "The targets could not be set",
                 failure.to_string(),
             ),
+            TargetsFailure::Failed(_) => Self::internal(failure.to_string()),
         }
     }
 }

@@ -46,6 +46,9 @@ pub enum TargetsFailure {
     /// These cannot be set, for this reason, which people are told.
     #[error("{}", ErrorChain(.0.as_ref()))]
     Refused(#[source] AnyError),
+    /// They could be set, but the system failed at it.
+    #[error("{}", ErrorChain(.0.as_ref()))]
+    Failed(#[source] AnyError),
     /// There is no answer now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),

@@ -253,7 +253,10 @@ impl Live {
     async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
         let set = self.access.set_targets(targets).await;
         set.map_err(unavailable)?
-            .map_err(|refused| TargetsFailure::Refused(refused.into()))
+            .map_err(|refused| match refused.is_system_failure() {
+                true => TargetsFailure::Failed(refused.into()),
+                false => TargetsFailure::Refused(refused.into()),
+            })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of what the server is told while the collector is silent, over a collector that is only a
 //! queue.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Live;
+use crate::api::problem::Problem;
 use crate::api::{BoxFuture, Source as _, TargetsFailure};
 use crate::collect::{
     CollectorState, Command, Commander, TableFill, TableReported, TargetsRefused,
@@ -232,7 +234,7 @@ async fn a_stuck_thread_is_told() {
 async fn the_collector_says_what_is_profiled() {
     // Check that targets are those that the collector has set, in the order in which it did,
     // whoever heard its answer; that what it refuses and what it cannot take now are told apart;
-    // and that it can tell when nobody waits any more.
+    // and that it can tell when nobody waits any more. What the system fails at is no refusal.
     let (live, commands, commander, in_force) = live_with_targets();
     let of = |pid| Targets::only(vec![pid], Vec::new(), false).unwrap();
     let mut first = live.set_targets(of(1));
@@ -270,6 +272,17 @@ async fn the_collector_says_what_is_profiled() {
         cause.downcast_ref(),
         Some(TargetsRefused::NoProcess(4))
     ));
+    let mut failed = live.set_targets(of(4));
+    assert!(poll(&mut failed).is_pending());
+    let Ok(Command::SetTargets { answer, .. }) = commands.try_recv() else {
+        panic!("the collector was asked");
+    };
+    let cause = io::Error::from_raw_os_error(libc::EMFILE);
+    answer.send(Err(TargetsRefused::Unlisted(cause))).unwrap();
+    let Err(failure @ TargetsFailure::Failed(_)) = failed.await else {
+        panic!("the system failed, and the request was allowed");
+    };
+    assert_eq!(Problem::from(failure).status(), 500);
     fill(&commander);
     let Err(busy @ TargetsFailure::Unavailable(_)) = live.set_targets(of(5)).await else {
         panic!("the collector has too much to do");

@@ -61,6 +61,11 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
+/// The same while hardly any stack comes and nothing is instrumented: an idle machine is woken less.
+const QUIET_LOOK_NS: u64 = 250_000_000;
+/// A look that finds fewer stacks has hardly any. A burst after it has the whole ring until the next
+/// look: 16 MB of stacks a second, by default.
+const QUIET_STACKS: usize = 16;
 /// Time between two checks whether ticks stand still on some processor: a few system calls each.
 const STILL_CHECK_NS: u64 = 250_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
@@ -89,6 +94,8 @@ pub struct Collector {
     unreadable: TornRecords,
     spending: SpendingControl,
     measuring: Measuring,
+    /// How many stacks the last look at the ring found.
+    stacks_of_look: usize,
     /// As of the last whole pass: a file is read for each program.
     skipped_runs: u64,
     sweeps: Sweeps,
@@ -155,6 +162,7 @@ impl Collector {
             unreadable: TornRecords::default(),
             spending,
             measuring: Measuring::default(),
+            stacks_of_look: QUIET_STACKS,
             skipped_runs: 0,
             sweeps: Sweeps::default(),
             tables: Tables::default(),
@@ -200,15 +208,15 @@ impl Collector {
                 self.routine_pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
-                next_look_ns = monotonic_ns() + LOOK_NS;
+                next_look_ns = monotonic_ns() + self.look_interval_ns();
             } else if now_ns >= next_look_ns {
                 piece.next("the ring of stacks");
-                self.look();
+                self.stacks_of_look = self.look();
                 self.measuring
                     .look(&mut self.kernel, &self.processes, monotonic_ns());
                 self.spending.step(&mut self.kernel, monotonic_ns());
                 self.look_from_outside();
-                next_look_ns = monotonic_ns() + LOOK_NS;
+                next_look_ns = monotonic_ns() + self.look_interval_ns();
             }
             if self.spending.due_ns() <= monotonic_ns() {
                 self.spending.step(&mut self.kernel, monotonic_ns());
@@ -224,6 +232,8 @@ impl Collector {
                     Err(TryRecvError::Empty) => break,
                 }
             }
+            // A question may have begun to instrument.
+            next_look_ns = next_look_ns.min(monotonic_ns() + self.look_interval_ns());
             piece.next("the cost of the programs");
             self.spending.measure(&mut self.kernel, monotonic_ns());
             drop(piece);
@@ -296,8 +306,18 @@ impl Collector {
         }
     }
 
-    /// Takes the frames that have travelled, while the processes they belong to are known.
-    fn look(&mut self) {
+    /// Time until the next look at the ring of stacks.
+    fn look_interval_ns(&self) -> u64 {
+        if self.stacks_of_look < QUIET_STACKS && !self.measuring.is_running() {
+            QUIET_LOOK_NS
+        } else {
+            LOOK_NS
+        }
+    }
+
+    /// Takes the frames that have travelled, while the processes they belong to are known. Returns
+    /// of how many stacks.
+    fn look(&mut self) -> usize {
         let side_band_read_ns = monotonic_ns();
         self.read_side_band();
         if side_band_read_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
@@ -306,7 +326,12 @@ impl Collector {
             processors::look(&mut self.kernel, side_band, &mut self.processes);
         }
         let (kernel, mut naming) = self.naming(side_band_read_ns);
-        kernel.drain.take_stacks(&mut |raw| naming.add(&raw));
+        let mut taken = 0;
+        kernel.drain.take_stacks(&mut |raw| {
+            naming.add(&raw);
+            taken += 1;
+        });
+        taken
     }
 
     /// What names stacks, beside what they are taken from. The side-band was read at

@@ -89,6 +89,18 @@ pub enum TargetsRefused {
     Kernel(#[from] TargetError),
 }
 
+impl TargetsRefused {
+    /// Did the system fail at what could have been set? Else these targets cannot be set.
+    #[must_use]
+    pub const fn is_system_failure(&self) -> bool {
+        match self {
+            Self::NoProcess(_) => false,
+            Self::Unlisted(_) => true,
+            Self::Kernel(error) => error.is_kernel_failure(),
+        }
+    }
+}
+
 /// Why the named sessions were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SessionUnchanged {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use profiler_common::counter::CounterKind;
 use profiler_common::{ClassNs, Counter, Phase, StackEnd};
 
-use crate::kernel::{AwayStack, MissingStack, Pass, StackSum, ThreadSnapshot};
+use crate::kernel::{MissingStack, OffCpuStack, Pass, StackSum, ThreadSnapshot};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::calls::CallTime;
 use crate::profile::frames::FrameId;
@@ -81,12 +81,12 @@ impl StackId {
         }
     }
 
-    const fn of_wait(away: &AwayStack) -> Self {
+    const fn of_wait(off_cpu: &OffCpuStack) -> Self {
         Self {
-            user: away.user,
-            kernel: away.kernel,
-            image: away.image,
-            end: away.end,
+            user: off_cpu.user,
+            kernel: off_cpu.kernel,
+            image: off_cpu.image,
+            end: off_cpu.end,
         }
     }
 }
@@ -231,9 +231,9 @@ pub(super) fn convert(
             stacks.user(SlotOwner::of(thread).process, awaited.image, awaited.user);
             stacks.kernel(awaited.kernel);
         }
-        if let Some(away) = &thread.away
+        if let Some(off_cpu) = &thread.off_cpu
             && !pass.is_partial
-            && away.classes != ClassNs::default()
+            && off_cpu.classes != ClassNs::default()
         {
             let owner = SlotOwner::of(thread);
             let Resolved {
@@ -241,7 +241,7 @@ pub(super) fn convert(
                 kernel,
                 end,
                 lost,
-            } = resolve(stacks, owner, &StackId::of_wait(away));
+            } = resolve(stacks, owner, &StackId::of_wait(off_cpu));
             to.open.push(OpenStack {
                 process: owner.process,
                 thread: owner.thread,
@@ -249,7 +249,7 @@ pub(super) fn convert(
                 kernel,
                 end,
                 lost,
-                classes: away.classes,
+                classes: off_cpu.classes,
             });
         }
     }

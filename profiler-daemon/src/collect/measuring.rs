@@ -261,7 +261,7 @@ impl Measuring {
     /// A look in between: new processes get probes, what was tried is measured, what costs too much
     /// loses its probes, and so does everything whose time is over.
     pub(super) fn look(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: MonoNs) {
-        if self.running().next().is_none() {
+        if !self.is_running() {
             return;
         }
         self.calibration.again(&kernel.measured, now_ns);
@@ -420,6 +420,11 @@ impl Measuring {
         if let Some(id) = ended.min_by_key(|(_, one)| one.until_ns).map(|(id, _)| *id) {
             self.forget(id);
         }
+    }
+
+    /// Is anything instrumented?
+    pub(super) fn is_running(&self) -> bool {
+        self.running().next().is_some()
     }
 
     fn running(&self) -> impl Iterator<Item = (u32, &RunningInstrumentation)> {

@@ -2,7 +2,7 @@
 //! of those that have slept for a second since they were left unwalked, or were walked before it
 //! was known what their process has mapped. Their registers are taken from outside, their memory is
 //! read by a process that can be killed, and the stack is followed here. No thread is stopped or
-//! slowed down; if it ran meanwhile, the stack is thrown away.
+//! slowed down; if it ran meanwhile, the stack is thrown off_cpu.
 //!
 //! When and how often says this module; how a stack is followed `walk`, how memory is read
 //! `sys::memory_reader`.

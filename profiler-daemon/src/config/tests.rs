@@ -192,6 +192,6 @@ fn the_settings_in_force_can_be_shown() {
     }
     assert_eq!(shown["system_calls"], "off");
     assert_eq!(shown["min_interval"], "1ms");
-    assert_eq!(shown["limits"]["stack_ring_bytes"], 8 << 20);
+    assert_eq!(shown["limits"]["stack_ring_bytes"], 4 << 20);
     assert_eq!(shown["targets"]["all"], true);
 }

@@ -63,7 +63,7 @@ impl CallHooks {
     }
 
     /// Has system calls traced from now on, or not; only where the settings allow it. Threads that
-    /// are away go on in their call, and are traced or not from when they come.
+    /// are off their processors go on in their call, and are traced or not from when they come.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses; they are then not traced.

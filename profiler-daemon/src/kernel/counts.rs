@@ -2,6 +2,7 @@
 
 use aya::maps::{MapData, PerCpuArray};
 use profiler_common::Counter;
+use profiler_common::counter::COUNTERS;
 use profiler_common::records::OnProcessor;
 use profiler_common::unwind::WALK_ENDS;
 use tracing::warn;
@@ -14,9 +15,9 @@ use crate::units::MonoNs;
 
 /// The maps of counts. What cannot be read of them counts as 0, and is said in the log.
 pub struct Counts {
-    counters: PerCpuArray<MapData, u64>,
+    counters: PerCpuArray<MapData, [u64; COUNTERS as usize]>,
     current: PerCpuArray<MapData, Current>,
-    walk_ends: PerCpuArray<MapData, u64>,
+    walk_ends: PerCpuArray<MapData, [u64; WALK_ENDS as usize]>,
     /// The processors that there can be, ascending: the order of the values of a map by processor.
     possible: Vec<u32>,
 }
@@ -64,30 +65,13 @@ impl Counts {
 
     /// Counters since the start, in the order of [`Counter::ALL`].
     pub(super) fn counters(&self) -> Vec<u64> {
-        Counter::ALL
-            .iter()
-            .map(|counter| match self.counters.get(&(*counter as u32), 0) {
-                Ok(values) => values.iter().sum(),
-                Err(error) => {
-                    warn!("the counter {} cannot be read: {error}", counter.name());
-                    0
-                }
-            })
-            .collect()
+        sums(&self.counters, "the counters")
     }
 
     /// How walks of user stacks have ended so far, by the number of a `StackEnd`.
     #[must_use]
     pub fn walk_ends(&self) -> Vec<u64> {
-        let ends = 0..WALK_ENDS;
-        ends.map(|end| match self.walk_ends.get(&end, 0) {
-            Ok(values) => values.iter().sum(),
-            Err(error) => {
-                warn!("the count of walks that ended as {end} cannot be read: {error}");
-                0
-            }
-        })
-        .collect()
+        sums(&self.walk_ends, "the counts of how walks ended")
     }
 
     /// What the programs have done by `now_ns`, monotonic nanoseconds.
@@ -111,17 +95,40 @@ impl Counts {
 
     /// What they know of each processor now.
     pub(super) fn processors(&self) -> Processors<'_> {
-        let ticks = self.counters.get(&(Counter::Ticks as u32), 0);
+        let counters = self.counters.get(&0, 0);
         let current = self.current.get(&0, 0);
-        if let Some(error) = ticks.as_ref().err().or(current.as_ref().err()) {
+        if let Some(error) = counters.as_ref().err().or(current.as_ref().err()) {
             warn!("the ticks cannot be counted: {error}");
         }
         Processors {
             possible: &self.possible,
-            ticks: ticks.map(|values| values.to_vec()).unwrap_or_default(),
+            ticks: counters
+                .map(|values| values.iter().map(ticks).collect())
+                .unwrap_or_default(),
             current: current.map(|values| values.to_vec()).unwrap_or_default(),
         }
     }
+}
+
+/// The counts of a map, processors together. `what`: what they are, for the log.
+fn sums<const N: usize>(map: &PerCpuArray<MapData, [u64; N]>, what: &str) -> Vec<u64> {
+    let mut sums = vec![0; N];
+    match map.get(&0, 0) {
+        Ok(values) => {
+            for counts in values.iter() {
+                for (sum, count) in sums.iter_mut().zip(counts) {
+                    *sum += count;
+                }
+            }
+        }
+        Err(error) => warn!("{what} cannot be read: {error}"),
+    }
+    sums
+}
+
+/// The ticks among the counts of one processor.
+const fn ticks(counts: &[u64; COUNTERS as usize]) -> u64 {
+    counts[Counter::Ticks as usize]
 }
 
 /// What the programs know of each processor, read at one moment.

@@ -328,7 +328,7 @@ impl Drain {
         for thread in &mut pass.threads {
             if gone.contains(&thread.slot) {
                 thread.phase = Phase::Exited;
-                thread.away = None;
+                thread.off_cpu = None;
                 thread.unwalked = None;
                 thread.call = None;
                 self.last_read.end(thread.slot);

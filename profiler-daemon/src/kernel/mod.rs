@@ -73,7 +73,7 @@ pub use spans::{ProbePlace, SpanProbes};
 pub use targets::{NamedTargets, TargetControl, TargetError, control_groups};
 #[cfg(test)]
 pub(crate) use thread_snapshot::made_up;
-pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
+pub use thread_snapshot::{AwaitedStack, CallUnderWay, OffCpuStack, ThreadSnapshot, UnwalkedWait};
 pub use ticks::{TickCounts, Ticks};
 pub use unwind_maps::{MappingRange, Published, UnwindFill, UnwindMaps};
 pub use variant::has_loops;

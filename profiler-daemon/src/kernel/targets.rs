@@ -22,7 +22,7 @@ use super::drain::Pass;
 use super::maps::Maps;
 use super::programs::Programs;
 use super::readmission::{Readmission, ReadmissionCounts};
-use super::refusal::StartError;
+use super::refusal::{StartError, errno};
 use super::settings::{KernelSettings, TracedSystemCalls};
 use crate::error_chain::ErrorChain;
 use crate::sys::cgroup;
@@ -33,6 +33,15 @@ pub enum TargetError {
     /// A table of the kernel side is full.
     #[error("too many targets: the kernel side takes no more {kind} ({})", ErrorChain(.cause))]
     Full {
+        /// Which table.
+        kind: &'static str,
+        /// What the kernel says.
+        #[source]
+        cause: MapError,
+    },
+    /// A table of the kernel side cannot be read or written.
+    #[error("the kernel side's table of {kind}: {}", ErrorChain(.cause))]
+    Table {
         /// Which table.
         kind: &'static str,
         /// What the kernel says.
@@ -60,6 +69,29 @@ pub enum TargetError {
     /// The programs cannot be told.
     #[error(transparent)]
     Control(#[from] StartError),
+}
+
+impl TargetError {
+    /// Why the table of `kind` does not take a target, or does not tell which it has.
+    fn table(kind: &'static str, cause: MapError) -> Self {
+        if errno(&cause) == Some(libc::E2BIG) {
+            Self::Full { kind, cause }
+        } else {
+            Self::Table { kind, cause }
+        }
+    }
+
+    /// Did the kernel fail at what could have been set? Else these targets cannot be set.
+    #[must_use]
+    pub const fn is_kernel_failure(&self) -> bool {
+        match self {
+            Self::Table { .. } | Self::Control(_) => true,
+            Self::Full { .. }
+            | Self::TooManyGroups
+            | Self::NoGroup { .. }
+            | Self::NoVersion2(..) => false,
+        }
+    }
 }
 
 /// Targets by name.
@@ -132,22 +164,19 @@ impl TargetControl {
     /// added by the programs.
     ///
     /// # Errors
-    /// [`TargetError::Full`]; those before it are then added.
+    /// [`TargetError::Full`], [`TargetError::Table`]; those before it are then added.
     pub fn add_processes(&mut self, pids: &[u32]) -> Result<usize, TargetError> {
-        let full = |cause| TargetError::Full {
-            kind: PROCESSES,
-            cause,
-        };
+        let refused = |cause| TargetError::table(PROCESSES, cause);
         let mut added = 0;
         for pid in pids {
             match self.pids.get(pid, 0) {
                 Ok(_) => {}
                 Err(MapError::KeyNotFound) => {
                     let inserted = self.pids.insert(pid, 0, 0);
-                    inserted.map_err(full)?;
+                    inserted.map_err(refused)?;
                     added += 1;
                 }
-                Err(error) => return Err(full(error)),
+                Err(error) => return Err(refused(error)),
             }
         }
         Ok(added)
@@ -273,7 +302,7 @@ impl TargetControl {
     }
 }
 
-/// What [`TargetError::Full`] calls the tables.
+/// What [`TargetError`] calls the tables.
 const PROCESSES: &str = "processes";
 const GROUPS: &str = "control groups";
 
@@ -282,18 +311,17 @@ fn replace<K: Pod + Ord>(
     wanted: BTreeSet<K>,
     kind: &'static str,
 ) -> Result<(), TargetError> {
-    let full = |cause| TargetError::Full { kind, cause };
-    let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(full)?;
+    let refused = |cause| TargetError::table(kind, cause);
+    let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(refused)?;
     for key in present.iter().filter(|key| !wanted.contains(key)) {
         // A program may have removed it meanwhile (a process that exited).
-        if let Err(error) = map.remove(key)
-            && !matches!(error, MapError::KeyNotFound)
-        {
-            tracing::debug!("a target was gone already: {error}");
+        match map.remove(key) {
+            Ok(()) | Err(MapError::KeyNotFound) => {}
+            Err(error) => return Err(refused(error)),
         }
     }
     for key in wanted {
-        map.insert(key, 0, 0).map_err(full)?;
+        map.insert(key, 0, 0).map_err(refused)?;
     }
     Ok(())
 }

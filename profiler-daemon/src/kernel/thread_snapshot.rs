@@ -58,7 +58,7 @@ pub struct ThreadSnapshot {
     pub call: Option<CallUnderWay>,
     /// While it is off the processor and the wait is exactly a stack's as far as it has come: that
     /// stack.
-    pub away: Option<AwayStack>,
+    pub off_cpu: Option<OffCpuStack>,
     /// While it is off the processor and its stack was not walked as it left, or not far for want
     /// of mappings or tables: that wait.
     pub unwalked: Option<UnwalkedWait>,
@@ -110,7 +110,7 @@ pub struct UnwalkedWait {
 
 /// The stack of a thread that is off the processor, and the time it waits for.
 #[derive(Clone, Copy, Debug)]
-pub struct AwayStack {
+pub struct OffCpuStack {
     /// Id of the user stack, 0 = none.
     pub user: u64,
     /// Id of the kernel stack, 0 = none.
@@ -136,26 +136,30 @@ pub(super) fn snapshot(
     // unseen.
     let seen = Phase::from_u32(record.clock.phase)?;
     let phase = Phase::from_u32(view.phase)?;
-    let is_away = matches!(seen, Phase::Blocked | Phase::Runnable);
+    let is_off_cpu = matches!(seen, Phase::Blocked | Phase::Runnable);
     let since_ns = record.clock.last_ns;
     let is_walked = !record.marks.lacks_stack();
     let is_exact = record.marks.is_open_exact(view.last_ns - since_ns);
-    let cut_short = is_walked && is_exact && may_come_further(record.away_end);
+    let cut_short = is_walked && is_exact && may_come_further(record.off_cpu_end);
     let is_found = outside.since_ns == since_ns && (!is_walked || cut_short);
     let stack = if is_found {
         Some((outside.user, outside.kernel, outside.end))
     } else if is_exact {
-        Some((record.away_user, record.away_kernel, record.away_end))
+        Some((
+            record.off_cpu_user,
+            record.off_cpu_kernel,
+            record.off_cpu_end,
+        ))
     } else {
         None
     };
-    let away = stack.filter(|_| is_away).map(|(user, kernel, end)| {
+    let off_cpu = stack.filter(|_| is_off_cpu).map(|(user, kernel, end)| {
         let mut classes = [0; CLASS_COUNT];
         for class in Class::ALL {
             classes[class as usize] =
                 view.totals[class as usize] - record.clock.totals[class as usize];
         }
-        AwayStack {
+        OffCpuStack {
             user,
             kernel,
             end: stack_end(end & END_MASK),
@@ -169,7 +173,7 @@ pub(super) fn snapshot(
         && record.entry_ns == view.call_entered_ns
         && record.entry_lost == 0;
     // Also where another stack was found since: the switch that ends the wait may miss that one.
-    let is_drawn = is_away && is_walked && (away.is_none() || is_found);
+    let is_drawn = is_off_cpu && is_walked && (off_cpu.is_none() || is_found);
     // Woken, but not yet on a processor.
     let woken = phase == Phase::Blocked && record.clock.woken_ns >= record.clock.last_ns;
     Some(ThreadSnapshot {
@@ -203,9 +207,9 @@ pub(super) fn snapshot(
                 blocked_ns: view.totals[Class::Blocked as usize]
                     .saturating_sub(view.call_blocked_base_ns),
             })
-            .or_else(|| untraced_wait(record, &view).filter(|_| is_away)),
-        away,
-        unwalked: (is_away && (!is_walked || cut_short)).then_some(UnwalkedWait {
+            .or_else(|| untraced_wait(record, &view).filter(|_| is_off_cpu)),
+        off_cpu,
+        unwalked: (is_off_cpu && (!is_walked || cut_short)).then_some(UnwalkedWait {
             since_ns: MonoNs::new(since_ns),
             begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
             cut_short,
@@ -216,9 +220,9 @@ pub(super) fn snapshot(
             image: image(record.entry_end),
         }),
         drawn: is_drawn.then_some(AwaitedStack {
-            user: record.away_user,
-            kernel: record.away_kernel,
-            image: image(record.away_end),
+            user: record.off_cpu_user,
+            kernel: record.off_cpu_kernel,
+            image: image(record.off_cpu_end),
         }),
     })
 }

@@ -67,7 +67,7 @@ impl Account {
         assert_eq!(kind(Kind::Call), class(Class::Syscall));
         assert_eq!(kind(Kind::Kernel), class(Class::Kernel));
         let exact = self.sum().exact;
-        let open = thread.away.map_or([0; 5], |away| away.classes);
+        let open = thread.off_cpu.map_or([0; 5], |off_cpu| off_cpu.classes);
         let waits = [
             (
                 class(Class::Blocked),
