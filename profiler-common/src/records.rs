@@ -194,8 +194,8 @@ pub struct ThreadRecord {
     pub walk_cost_ns: u64,
     /// How often it has been switched out. Modulo 2^32.
     pub switches: u32,
-    /// While it is off its processor: the system call it waits in, with [`UNTRACED_CALL`], where its
-    /// calls are not traced. 0 = none.
+    /// While it is off its processor: the system call it waits in, with [`UNTRACED_CALL`], where
+    /// its calls are not traced. 0 = none.
     pub wait_call: u32,
     /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
     /// switched out next.

@@ -62,6 +62,13 @@ pub fn user_registers(task: Task) -> *const pt_regs {
     (end - size_of::<pt_regs>() as u64) as *const pt_regs
 }
 
+/// Reads a register that was saved at the way into the kernel, `offset` bytes into them.
+#[inline(always)]
+pub fn saved_register(saved: *const pt_regs, offset: usize) -> Option<u64> {
+    // SAFETY: reads kernel memory with a fault-safe helper.
+    unsafe { bpf_probe_read_kernel(saved.byte_add(offset).cast::<u64>()) }.ok()
+}
+
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or the hash is
 /// full (counted).
 ///

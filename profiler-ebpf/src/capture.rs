@@ -1,9 +1,9 @@
 //! Takes the stack of the current thread into the scratch record, and sends it.
 
-use aya_ebpf::bindings::bpf_perf_event_data;
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::bindings::{bpf_perf_event_data, pt_regs};
 use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_ringbuf_output};
 use core::ffi::c_void;
+use core::mem::offset_of;
 use profiler_common::Counter;
 use profiler_common::clock::KERNEL_THREAD;
 use profiler_common::limits::{MAX_KERNEL_FRAMES, MAX_USER_FRAMES};
@@ -15,6 +15,7 @@ use profiler_common::unwind::{HASH_SEED, StackEnd, WalkState, hash_frame, stack_
 
 use crate::attribute::WalkEvent;
 use crate::counters::{self, count};
+use crate::kernel;
 use crate::maps::{SCRATCH, STACKS};
 use crate::task::Task;
 use crate::unwind::{self, UserRegisters};
@@ -169,25 +170,19 @@ fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> UserReg
     }
 }
 
-/// The user registers as saved at the way into the kernel.
+/// The user registers of the current thread as saved at the way into the kernel.
 #[inline(always)]
 fn saved_registers(task: Task) -> UserRegisters {
     let saved = task.user_registers();
-    let read = |field: *const u64| {
-        // SAFETY: reads kernel memory with a fault-safe helper.
-        unsafe { bpf_probe_read_kernel(field) }.unwrap_or(0)
-    };
-    // SAFETY: addresses of fields are computed, not followed.
-    unsafe {
-        UserRegisters {
-            pc: read(&raw const (*saved).rip),
-            sp: read(&raw const (*saved).rsp),
-            fp: read(&raw const (*saved).rbp),
-            code_segment: read(&raw const (*saved).cs),
-            // A system call leaves its number, an interrupt or a fault -1.
-            exact: (read(&raw const (*saved).orig_rax) as i64) < 0,
-            saved: saved as u64,
-        }
+    let read = |offset| kernel::saved_register(saved, offset).unwrap_or(0);
+    UserRegisters {
+        pc: read(offset_of!(pt_regs, rip)),
+        sp: read(offset_of!(pt_regs, rsp)),
+        fp: read(offset_of!(pt_regs, rbp)),
+        code_segment: read(offset_of!(pt_regs, cs)),
+        // A system call leaves its number, an interrupt or a fault -1.
+        exact: (read(offset_of!(pt_regs, orig_rax)) as i64) < 0,
+        saved: saved as u64,
     }
 }
 

@@ -115,8 +115,8 @@ pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 #[map]
 pub static COUNTS: PerCpuArray<[u64; COUNTERS as usize]> = PerCpuArray::with_max_entries(1, 0);
 
-/// Key: 0. Value: by the number of a `StackEnd`, walks that ended so. Writers, reader and size: as of
-/// [`COUNTS`].
+/// Key: 0. Value: by the number of a `StackEnd`, walks that ended so. Writers, reader and size: as
+/// of [`COUNTS`].
 #[map]
 pub static WALK_ENDS: PerCpuArray<[u64; WALK_ENDS_LEN as usize]> =
     PerCpuArray::with_max_entries(1, 0);

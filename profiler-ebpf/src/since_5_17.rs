@@ -80,6 +80,14 @@ pub fn user_registers(task: Task) -> *const pt_regs {
     unsafe { bpf_task_pt_regs(task.pointer().cast_mut().cast()) as *const pt_regs }
 }
 
+/// Reads a register that was saved at the way into the kernel, `offset` bytes into them, of a
+/// thread that lives as long as the program runs.
+#[inline(always)]
+pub fn saved_register(saved: *const pt_regs, offset: usize) -> Option<u64> {
+    // SAFETY: the verifier knows what `bpf_task_pt_regs` gave, and checks the access.
+    Some(unsafe { *saved.byte_add(offset).cast::<u64>() })
+}
+
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory
 /// (counted).
 #[inline(always)]

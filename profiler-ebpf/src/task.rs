@@ -6,6 +6,7 @@ use aya_ebpf::helpers::{
     bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
 };
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::call_numbers;
@@ -195,11 +196,16 @@ impl Task {
         if registers.is_null() {
             return NO_CALL;
         }
-        // SAFETY: reads kernel memory with a fault-safe helper.
-        match unsafe { bpf_probe_read_kernel(&raw const (*registers).orig_rax) } {
-            Ok(number) if (number as i64) >= 0 && (number as i64) <= 0xffff => {
-                self.call_number(number as u32)
-            }
+        // SAFETY: reads kernel memory with a fault-safe helper: a thread seen from outside may have
+        // no stack any more.
+        self.saved_call(unsafe { bpf_probe_read_kernel(&raw const (*registers).orig_rax) }.ok())
+    }
+
+    /// The system call that is meant by a saved `orig_ax`.
+    #[inline(always)]
+    fn saved_call(self, number: Option<u64>) -> u32 {
+        match number {
+            Some(number) if number <= 0xffff => self.call_number(number as u32),
             _ => NO_CALL,
         }
     }
@@ -207,7 +213,9 @@ impl Task {
     /// As it leaves its processor: the call it waits in, for [`ThreadRecord::wait_call`]. 0 = none.
     #[inline(always)]
     pub fn untraced_call(self) -> u32 {
-        match self.call() {
+        let registers = self.user_registers();
+        let number = kernel::saved_register(registers, offset_of!(pt_regs, orig_rax));
+        match self.saved_call(number) {
             NO_CALL => 0,
             number => number | UNTRACED_CALL,
         }

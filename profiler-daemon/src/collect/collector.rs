@@ -61,10 +61,11 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
-/// The same while hardly any stack comes and nothing is instrumented: an idle machine is woken less.
+/// The same while hardly any stack comes and nothing is instrumented, so that an idle machine is
+/// woken less.
 const QUIET_LOOK_NS: u64 = 250_000_000;
-/// A look that finds fewer stacks has hardly any. A burst after it has the whole ring until the next
-/// look: 16 MB of stacks a second, by default.
+/// A look that finds fewer stacks has hardly any. A burst after it has the whole ring until the
+/// next look: 16 MB of stacks a second, by default.
 const QUIET_STACKS: usize = 16;
 /// Time between two checks whether ticks stand still on some processor: a few system calls each.
 const STILL_CHECK_NS: u64 = 250_000_000;
