@@ -30,7 +30,7 @@ pub const COMM_BYTES: usize = 16;
 /// Thread records, unless configured: 16384 x (512 bytes, 144 for what has no stack, 32 for what is
 /// found from outside) = 10.8 MiB of kernel memory.
 pub const DEFAULT_THREADS: u32 = 16_384;
-/// Rows of time per stack in one of the two halves, unless configured.
+/// Rows of time per stack in one of the two buffers, unless configured.
 pub const DEFAULT_SUMS: u32 = 16_384;
 /// Tasks that can be known per thread record on kernels before 5.17, where they are kept in a hash:
 /// more than are observed, because threads that are no targets, and those that have ended but were

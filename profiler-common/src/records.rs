@@ -379,8 +379,8 @@ pub struct Control {
     pub all: u32,
     /// Not 0: children of named targets become targets.
     pub children: u32,
-    /// Which half of the sums the programs add to: 0 or 1.
-    pub half: u32,
+    /// Which of the two buffers of sums the programs add to: 0 or 1.
+    pub buffer: u32,
     /// Not 0: the programs work. Set last at start, cleared first at the end.
     pub enabled: u32,
     /// Which tasks are being scanned ([`scanning`]). Set, with a new generation, before any program

@@ -325,9 +325,13 @@ fn add_excess(row: &mut SumValue, marks: &[u64; MARKS], shift: u32) {
 /// and nested ticks have other rows.
 #[inline(always)]
 fn find(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
-    let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };
+    let buffer = if control.buffer == 0 {
+        &SUMS_0
+    } else {
+        &SUMS_1
+    };
     // SAFETY: a map value, valid for the program's run.
-    half.get_ptr_mut(key).map(|row| unsafe { &mut *row })
+    buffer.get_ptr_mut(key).map(|row| unsafe { &mut *row })
 }
 
 /// A new row, empty. `None` if the map is full.
@@ -335,10 +339,14 @@ fn find(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
 fn make(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
     /// `BPF_NOEXIST`.
     const NEW_ONLY: u64 = 1;
-    let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };
+    let buffer = if control.buffer == 0 {
+        &SUMS_0
+    } else {
+        &SUMS_1
+    };
     // By its place: a copy would take a fifth of the program stack.
     let empty: &SumValue = &EMPTY;
-    half.insert(key, empty, NEW_ONLY).ok()?;
+    buffer.insert(key, empty, NEW_ONLY).ok()?;
     find(key, control)
 }
 

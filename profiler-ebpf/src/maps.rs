@@ -86,14 +86,14 @@ pub static FREE_CALL_ROWS: Stack<u32> =
     Stack::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
 
 /// Key: thread and stack. Value: ticks, marks and waits, of one drain period. Writers: the
-/// programs, into the half that [`Control::half`] names. Reader: the daemon empties the other half
+/// programs, into the buffer that [`Control::buffer`] names. Reader: the daemon empties the other
 /// once no program can still be writing to it. Size: configuration `limits.stack_entries`; full,
 /// [`RESERVES`] takes what has no room. Preallocated: programs on timer ticks must not allocate
 /// before 6.1.
 #[map]
 pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 
-/// The other half of [`SUMS_0`].
+/// The other buffer of the two.
 #[map]
 pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 

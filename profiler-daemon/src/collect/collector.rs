@@ -68,7 +68,8 @@ const QUIET_LOOK_NS: u64 = 250_000_000;
 /// next look: 16 MB of stacks a second, by default.
 const QUIET_STACKS: usize = 16;
 /// Time between two checks whether ticks stand still on some processor: a few system calls each.
-const STILL_CHECK_NS: u64 = 250_000_000;
+/// Less than [`QUIET_LOOK_NS`], so that each look and each pass of a quiet machine is one.
+const STILL_CHECK_NS: u64 = 200_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
@@ -206,6 +207,7 @@ impl Collector {
             if now_ns >= next_pass_ns {
                 piece.next("a pass over the kernel's maps");
                 self.spending.step(&mut self.kernel, now_ns);
+                self.check_ticks(now_ns);
                 self.routine_pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
@@ -316,16 +318,21 @@ impl Collector {
         }
     }
 
+    /// Starts ticks again that stand still, unless that was looked at a moment ago.
+    fn check_ticks(&mut self, now_ns: MonoNs) {
+        if now_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
+            self.still_checked_ns = now_ns;
+            let side_band = self.side_band.as_mut();
+            processors::look(&mut self.kernel, side_band, &mut self.processes);
+        }
+    }
+
     /// Takes the frames that have travelled, while the processes they belong to are known. Returns
     /// of how many stacks.
     fn look(&mut self) -> usize {
         let side_band_read_ns = monotonic_ns();
         self.read_side_band();
-        if side_band_read_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
-            self.still_checked_ns = side_band_read_ns;
-            let side_band = self.side_band.as_mut();
-            processors::look(&mut self.kernel, side_band, &mut self.processes);
-        }
+        self.check_ticks(side_band_read_ns);
         let (kernel, mut naming) = self.naming(side_band_read_ns);
         let mut taken = 0;
         kernel.drain.take_stacks(&mut |raw| {

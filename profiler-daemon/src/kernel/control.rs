@@ -47,14 +47,14 @@ impl ControlElement {
         self.value.generation = if next == 0 { 1 } else { next };
     }
 
-    /// Has sums go to the other half from now on, and returns which of the two they went to: it is
-    /// quiet once no program runs any more that ran by now.
+    /// Has sums go to the other buffer from now on, and returns which of the two they went to: it
+    /// is quiet once no program runs any more that ran by now.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses.
     pub(super) fn flip_half(&mut self) -> Result<usize, StartError> {
-        let full = self.value.half as usize;
-        self.value.half = 1 - self.value.half;
+        let full = self.value.buffer as usize;
+        self.value.buffer = 1 - self.value.buffer;
         self.write()?;
         Ok(full)
     }

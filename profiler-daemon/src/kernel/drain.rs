@@ -107,7 +107,7 @@ pub struct Drain {
     stacks_per_drain: u32,
     stacks: RingBuf<MapData>,
     /// Threads whose exit the last pass reported. Their place is given back after this one, when
-    /// the last of their time has been read from both halves.
+    /// the last of their time has been read from both buffers.
     dying: Vec<u32>,
     phantoms: Phantoms,
     /// Records of the ring that made no sense.
@@ -215,7 +215,7 @@ impl Drain {
         self.phantoms.ended()
     }
 
-    /// One pass over the half that is `full`, to which nobody writes any more: frames to `each`,
+    /// One pass over the buffer that is `full`, to which nobody writes any more: frames to `each`,
     /// all else as the result, with how many records of threads were given back. `is_partial`:
     /// processes that sleep are left out. Every thread that is seen as exited is gone with the next
     /// pass.
@@ -228,8 +228,8 @@ impl Drain {
         (counts, looks): (&Counts, &Looks),
         each: &mut dyn FnMut(RawStack),
     ) -> Result<(Pass, usize), StartError> {
-        // Frames travel before the row that needs them is made: after the wait, all of this half's
-        // are here.
+        // Frames travel before the row that needs them is made: after the wait, all of this
+        // buffer's are here.
         self.take_stacks(each);
         let mut pass = Pass {
             is_partial,

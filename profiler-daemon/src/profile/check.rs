@@ -11,7 +11,7 @@ use profiler_common::{
 use thiserror::Error;
 
 use super::{
-    account::AccountView,
+    aggregate::AggregateView,
     calls::CallTotals,
     measured::{self, Counted, FunctionState, MeasuredCalls},
     sessions::{Session, Sessions},
@@ -104,13 +104,13 @@ fn check_totals(totals: &Totals) -> Result<(), Flaw> {
 }
 
 impl SleepRun {
-    fn makes_sense(&self, account: &AccountView) -> bool {
+    fn makes_sense(&self, aggregate: &AggregateView) -> bool {
         let is_wait = WAIT_CLASSES
             .iter()
             .any(|class| *class as usize == self.class);
         let fits = match self.holder {
             None => self.class < CLASS_COUNT,
-            Some(Holder::Stack(leaf)) => is_wait && account.holds(leaf),
+            Some(Holder::Stack(leaf)) => is_wait && aggregate.holds(leaf),
             Some(Holder::Kind(kind)) => Kind::ALL
                 .get(usize::from(kind))
                 .is_some_and(|kind| class_of(*kind) as usize == self.class),
@@ -141,16 +141,16 @@ impl Snapshot {
         expect(self.modules.is_whole(), "its table of modules is broken")?;
         expect(self.frames.is_whole(), "its table of frames is broken")?;
         let mut sums = Sums::default();
-        let images = self.images.iter().map(|image| &image.account);
+        let images = self.images.iter().map(|image| &image.aggregate);
         let kept = self.processes.iter().map(|(key, process)| {
             expect(
                 process.info.key == *key,
                 "a process goes by another's number",
             )?;
-            Ok(&process.account)
+            Ok(&process.aggregate)
         });
-        for account in kept.chain(images.map(Ok)) {
-            account?.check(self, &mut sums)?;
+        for aggregate in kept.chain(images.map(Ok)) {
+            aggregate?.check(self, &mut sums)?;
         }
         sums.check()?;
         self.measured.check(self)
@@ -188,7 +188,7 @@ fn check_counted(counted: &Counted) -> Result<(), Flaw> {
     expect(sum.is_none_or(|sum| sum <= LARGEST_SUM), TOO_LARGE)
 }
 
-impl AccountView {
+impl AggregateView {
     fn check(&self, snapshot: &Snapshot, sums: &mut Sums) -> Result<(), Flaw> {
         self.check_nodes(snapshot)?;
         self.check_rows(snapshot.now_ns, sums)?;
@@ -197,7 +197,7 @@ impl AccountView {
 
     fn check_nodes(&self, snapshot: &Snapshot) -> Result<(), Flaw> {
         let nodes = &self.nodes;
-        // An account that never had a stack has no node, not even the root.
+        // An aggregate that never had a stack has no node, not even the root.
         expect(
             nodes.first().is_none_or(|root| root.parent == NodeId::ROOT),
             "a call tree has no root",
@@ -469,8 +469,8 @@ mod tests {
         // one.
         assert!(refused(large, |of| {
             of.now_ns = MonoNs::new(1 << 60);
-            let account = &mut of.processes.get_mut(&PROCESS).unwrap().account;
-            let threads = Arc::make_mut(&mut account.threads);
+            let aggregate = &mut of.processes.get_mut(&PROCESS).unwrap().aggregate;
+            let threads = Arc::make_mut(&mut aggregate.threads);
             let mut other = threads.values().next().unwrap().clone();
             other.in_syscall_since_ns = MonoNs::ZERO;
             for tid in 8..20 {

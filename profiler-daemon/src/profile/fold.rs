@@ -18,7 +18,7 @@ use profiler_common::{
 };
 
 use super::{
-    account::Account,
+    aggregate::Aggregate,
     budget::{CELL_BYTES, NODE_BYTES},
     tree::{NodeId, NodePlace},
     values::{Totals, is_wait},
@@ -73,7 +73,7 @@ pub(super) struct WholeSession {
 }
 
 impl WholeSession {
-    /// Adds what an account has.
+    /// Adds what an aggregate has.
     pub(super) fn add(&mut self, totals: &Totals) {
         self.samples += totals.samples();
         self.elapsed_ns += totals.elapsed_ns();
@@ -184,7 +184,7 @@ fn include_called(parents: impl Fn(usize) -> usize, sums: &mut [f32]) {
     }
 }
 
-impl Account {
+impl Aggregate {
     fn per_mark(&self) -> PerMark {
         let mut marks = [0u128; KINDS];
         for (_, what, amount) in self.weights.iter() {

@@ -1,5 +1,5 @@
 //! Processes that ended and are no longer kept one by one, merged by image: the file that they
-//! executed last. The first images have an account each, the others share one, and so do kernel
+//! executed last. The first images have an aggregate each, the others share one, and so do kernel
 //! threads.
 
 use std::{
@@ -10,14 +10,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    account::{Account, AccountView, Refusals},
+    aggregate::{Aggregate, AggregateView, Refusals},
     budget::NodeBudget,
     input::{CommName, Image, ProcessInfo},
 };
 use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
 
-/// The place of all images without an account of their own.
+/// The place of all images without an aggregate of their own.
 const OTHER: u32 = 0;
 /// The place of kernel threads.
 const KERNEL: u32 = 1;
@@ -36,7 +36,7 @@ pub struct ImageView {
     /// = there are none.
     pub(super) forgotten_ns: MonoNs,
     /// What they did.
-    pub account: AccountView,
+    pub aggregate: AggregateView,
 }
 
 /// What is remembered of a process that is merged with others.
@@ -58,7 +58,7 @@ struct Merged {
     image: Option<Arc<Image>>,
     ended: u64,
     forgotten_ns: MonoNs,
-    account: Account,
+    aggregate: Aggregate,
 }
 
 /// See the module.
@@ -98,32 +98,32 @@ impl Images {
             kernel_thread: place == KERNEL as usize,
             ended: merged.ended,
             forgotten_ns: merged.forgotten_ns,
-            account: merged.account.view(),
+            aggregate: merged.aggregate.view(),
         };
         self.merged.iter().enumerate().map(view).collect()
     }
 
-    pub(super) fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.merged.iter().map(|merged| &merged.account)
+    pub(super) fn aggregates(&self) -> impl Iterator<Item = &Aggregate> {
+        self.merged.iter().map(|merged| &merged.aggregate)
     }
 
-    pub(super) fn accounts_mut(&mut self) -> impl Iterator<Item = &mut Account> {
-        self.merged.iter_mut().map(|merged| &mut merged.account)
+    pub(super) fn aggregates_mut(&mut self) -> impl Iterator<Item = &mut Aggregate> {
+        self.merged.iter_mut().map(|merged| &mut merged.aggregate)
     }
 
-    /// The account that what still comes of a process belongs to that is not kept.
-    pub(super) fn account(&mut self, key: ProcessKey) -> &mut Account {
+    /// The aggregate that what still comes of a process belongs to that is not kept.
+    pub(super) fn aggregate(&mut self, key: ProcessKey) -> &mut Aggregate {
         let place = self.known.get(&key).map_or(OTHER, |ended| ended.place);
-        &mut self.merged[place as usize].account
+        &mut self.merged[place as usize].aggregate
     }
 
     pub(super) fn retry(&mut self, budget: &mut NodeBudget, refusals: &mut Refusals) {
-        for account in self.accounts_mut() {
-            account.retry(budget, refusals);
+        for aggregate in self.aggregates_mut() {
+            aggregate.retry(budget, refusals);
         }
     }
 
-    /// The account that a process becomes part of. At most so many images have their own, and so
+    /// The aggregate that a process becomes part of. At most so many images have their own, and so
     /// many processes are remembered.
     pub(super) fn take_in(
         &mut self,
@@ -131,7 +131,7 @@ impl Images {
         last_ns: MonoNs,
         images: usize,
         remembered: usize,
-    ) -> &mut Account {
+    ) -> &mut Aggregate {
         let place = self.place(info, images);
         let known = Arc::make_mut(&mut self.known);
         let ended = EndedProcess {
@@ -154,7 +154,7 @@ impl Images {
         }
         let merged = &mut self.merged[place as usize];
         merged.ended += 1;
-        &mut merged.account
+        &mut merged.aggregate
     }
 
     fn place(&mut self, info: &ProcessInfo, limit: usize) -> u32 {
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    // Check that images beyond the limit share one account, that kernel threads have theirs, and
+    // Check that images beyond the limit share one aggregate, that kernel threads have theirs, and
     // that of processes which are no longer remembered their image knows when the last one ended.
     #[test]
     fn places() {

@@ -310,7 +310,7 @@ pub type NamedCounts = Vec<(CounterName, u64)>;
 
 /// Everything one drain of the kernel's maps brought. Stacks are best read before the threads'
 /// clocks: then no stack holds time that its thread's totals do not yet have (time that does is
-/// held back until a later pass).
+/// deferred until a later pass).
 #[derive(Clone, Debug, Default)]
 pub struct DrainPass {
     /// Time of the pass, monotonic nanoseconds.

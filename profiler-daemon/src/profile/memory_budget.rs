@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Profile,
-    account::Account,
+    aggregate::Aggregate,
     fold::{FoldOutcome, Freed, Levels, WholeSession},
 };
 use crate::processes::ids::ProcessKey;
@@ -63,9 +63,9 @@ impl Profile {
 
     fn free_memory(&mut self) {
         let mut whole = WholeSession::default();
-        let kept = self.processes.values().map(|process| &process.account);
-        for account in kept.chain(self.images.accounts()) {
-            whole.add(&account.totals());
+        let kept = self.processes.values().map(|process| &process.aggregate);
+        for aggregate in kept.chain(self.images.aggregates()) {
+            whole.add(&aggregate.totals());
         }
         let trees = self.trees();
         // What remainders take is known roughly, so there is something on top of what is lacking:
@@ -89,11 +89,11 @@ impl Profile {
 
     /// All trees that hold anything.
     fn trees(&self) -> Vec<FoldableTree> {
-        let retired = self.images.accounts().enumerate();
-        let retired = retired.map(|(place, account)| FoldableTree {
+        let retired = self.images.aggregates().enumerate();
+        let retired = retired.map(|(place, aggregate)| FoldableTree {
             whose: Whose::Retired(place),
             user: None,
-            bytes: account.budgeted(),
+            bytes: aggregate.budgeted(),
         });
         let kept = self.processes.iter().map(|(key, process)| FoldableTree {
             whose: match process.exited_pass {
@@ -101,18 +101,18 @@ impl Profile {
                 None => Whose::Living(*key),
             },
             user: Some(process.info.uid).filter(|user| *user != Some(ROOT)),
-            bytes: process.account.budgeted(),
+            bytes: process.aggregate.budgeted(),
         });
         retired.chain(kept).filter(|tree| tree.bytes > 0).collect()
     }
 
-    fn tree_account(&mut self, whose: Whose) -> Option<&mut Account> {
+    fn tree_aggregate(&mut self, whose: Whose) -> Option<&mut Aggregate> {
         match whose {
-            Whose::Retired(place) => self.images.accounts_mut().nth(place),
+            Whose::Retired(place) => self.images.aggregates_mut().nth(place),
             Whose::Exited(key) | Whose::Living(key) => self
                 .processes
                 .get_mut(&key)
-                .map(|process| &mut process.account),
+                .map(|process| &mut process.aggregate),
         }
     }
 
@@ -131,9 +131,9 @@ impl Profile {
         let mut freed = Freed::default();
         let mut levels: Vec<Levels> = Vec::with_capacity(trees.len());
         for tree in trees {
-            let of_tree = self.tree_account(tree.whose).map(|account| {
-                let levels = account.levels(whole, now_ns, pass_ns);
-                account.count_freed(&levels, &mut freed);
+            let of_tree = self.tree_aggregate(tree.whose).map(|aggregate| {
+                let levels = aggregate.levels(whole, now_ns, pass_ns);
+                aggregate.count_freed(&levels, &mut freed);
                 levels
             });
             levels.push(of_tree.unwrap_or_default());
@@ -141,10 +141,10 @@ impl Profile {
         let mut highest = freed.reaching(bytes);
         let mut all = 0;
         for (tree, levels) in trees.iter().zip(levels) {
-            let Some(account) = self.tree_account(tree.whose) else {
+            let Some(aggregate) = self.tree_aggregate(tree.whose) else {
                 continue;
             };
-            let folding = account.fold_lightest(&levels, &mut highest);
+            let folding = aggregate.fold_lightest(&levels, &mut highest);
             self.budget.release(folding.freed);
             all += folding.freed;
             match tree.whose {

@@ -5,10 +5,10 @@
 //! readers get a [`Snapshot`].
 //!
 //! Invariant: everything a pass brings is in the session's totals for ever after. What is dropped
-//! for want of room is first added to the account of its image, so session = kept + images,
+//! for want of room is first added to the aggregate of its image, so session = kept + images,
 //! exactly.
 
-pub mod account;
+pub mod aggregate;
 pub mod budget;
 pub mod calls;
 pub mod check;
@@ -47,7 +47,7 @@ use std::{
     sync::Arc,
 };
 
-use account::{Account, Refusals};
+use aggregate::{Aggregate, Refusals};
 use budget::NodeBudget;
 use frames::FrameTable;
 use groups::{Credited, Groups, group_name};
@@ -64,7 +64,7 @@ use timeline::{BucketStart, Counters, TimelineRings};
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
 use crate::units::{MonoNs, UnixNs};
 
-/// One process and its account.
+/// One process and its aggregate.
 #[derive(Debug)]
 struct ProcessEntry {
     info: Arc<ProcessInfo>,
@@ -72,7 +72,7 @@ struct ProcessEntry {
     described: bool,
     group: Arc<str>,
     credited: Credited,
-    account: Account,
+    aggregate: Aggregate,
     /// The pass in which it was first seen to have exited.
     exited_pass: Option<u64>,
     /// See [`snapshot::ProcessView::quota_group`].
@@ -186,31 +186,33 @@ impl Profile {
             if let Some(process) = self.process(update.process, Some(update)) {
                 touched.insert(update.process);
                 let mut refusals = Refusals::default();
-                process.account.update_thread(now, update, &mut refusals);
+                process.aggregate.update_thread(now, update, &mut refusals);
                 self.refusals.add(&refusals);
             }
         }
         for of in &pass.unread {
             if let Some(process) = self.processes.get_mut(&of.0) {
-                process.account.lose_sight(now, *of, &mut self.refusals);
+                process.aggregate.lose_sight(now, *of, &mut self.refusals);
             }
         }
         for process in self.processes.values_mut() {
             if !pass.is_partial {
-                process.account.clear_open();
+                process.aggregate.clear_open();
             }
-            process.account.retry(&mut self.budget, &mut self.refusals);
+            process
+                .aggregate
+                .retry(&mut self.budget, &mut self.refusals);
         }
         self.images.retry(&mut self.budget, &mut self.refusals);
         for delta in &pass.stacks {
             touched.insert(delta.process);
             self.ensure(delta.process);
             self.want_memory(delta.user.len() + delta.kernel.len());
-            let account = match self.processes.get_mut(&delta.process) {
-                Some(process) => &mut process.account,
-                None => self.images.account(delta.process),
+            let aggregate = match self.processes.get_mut(&delta.process) {
+                Some(process) => &mut process.aggregate,
+                None => self.images.aggregate(delta.process),
             };
-            account.add_stack(
+            aggregate.add_stack(
                 now,
                 delta,
                 (&self.timeline, &mut self.budget),
@@ -223,7 +225,7 @@ impl Profile {
             match self.processes.get_mut(&open.process) {
                 Some(process) => {
                     process
-                        .account
+                        .aggregate
                         .set_open(open, &mut self.budget, &mut self.refusals)
                 }
                 None => self.refusals.late_updates += 1,
@@ -233,7 +235,7 @@ impl Profile {
             match self.processes.get_mut(&update.process) {
                 Some(process) => {
                     process
-                        .account
+                        .aggregate
                         .update_call(now.segment_ns, update, &mut self.refusals)
                 }
                 None => self.refusals.late_updates += 1,
@@ -271,8 +273,8 @@ impl Profile {
             if !touched.contains(key) {
                 continue;
             }
-            process.account.settle_open();
-            let totals = process.account.totals();
+            process.aggregate.settle_open();
+            let totals = process.aggregate.totals();
             self.groups.credit(
                 &process.group,
                 self.now_ns,
@@ -280,7 +282,7 @@ impl Profile {
                 &totals.classes,
                 totals.samples(),
             );
-            process.account.fold_exited(exited_threads, pass);
+            process.aggregate.fold_exited(exited_threads, pass);
             process.notice_exit(pass, self.now_unix_ns);
         }
         self.groups.drop_idle(self.now_ns);
@@ -336,18 +338,22 @@ impl Profile {
     /// Bytes that the recent past takes, and what named sessions need of it.
     #[must_use]
     pub fn recent_past_bytes(&self) -> u64 {
-        let kept = self.processes.values().map(|process| &process.account);
-        let accounts = kept.chain(self.images.accounts());
-        accounts.map(|account| account.segment_bytes() as u64).sum()
+        let kept = self.processes.values().map(|process| &process.aggregate);
+        let aggregates = kept.chain(self.images.aggregates());
+        aggregates
+            .map(|aggregate| aggregate.segment_bytes() as u64)
+            .sum()
     }
 
     /// Bytes of all processes beside their call trees and recent past: their facts, threads and
     /// system calls.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
-        let kept = self.processes.values().map(|process| &process.account);
-        let accounts = kept.chain(self.images.accounts());
-        accounts.map(|account| account.row_bytes() as u64).sum()
+        let kept = self.processes.values().map(|process| &process.aggregate);
+        let aggregates = kept.chain(self.images.aggregates());
+        aggregates
+            .map(|aggregate| aggregate.row_bytes() as u64)
+            .sum()
     }
 
     /// The state as of the last pass. Cheap: it shares everything that the next pass does not
@@ -357,7 +363,7 @@ impl Profile {
         let view = |(key, process): (&ProcessKey, &ProcessEntry)| {
             let view = ProcessView {
                 info: Arc::clone(&process.info),
-                account: process.account.view(),
+                aggregate: process.aggregate.view(),
                 quota_group: process.quota_group.clone(),
             };
             (*key, view)
@@ -406,7 +412,7 @@ impl ProcessEntry {
             described: false,
             group,
             credited: Credited::default(),
-            account: Account::default(),
+            aggregate: Aggregate::default(),
             exited_pass: None,
             quota_group: None,
         }
@@ -419,7 +425,7 @@ impl ProcessEntry {
             self.info.exited_at_unix_ns
         } else {
             let known = self.info.exited_at_unix_ns.or(Some(now_unix_ns));
-            known.filter(|_| self.account.all_exited())
+            known.filter(|_| self.aggregate.all_exited())
         };
         if self.info.exited_at_unix_ns != exited_at_unix_ns {
             Arc::make_mut(&mut self.info).exited_at_unix_ns = exited_at_unix_ns;

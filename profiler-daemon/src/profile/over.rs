@@ -1,4 +1,4 @@
-//! What an account weighs over the session or over a part of it: the one place that knows where
+//! What an aggregate weighs over the session or over a part of it: the one place that knows where
 //! weights come from. Reports never see the difference.
 
 use std::{
@@ -12,7 +12,7 @@ use profiler_common::{
 };
 
 use super::{
-    account::{AccountView, Open},
+    aggregate::{AggregateView, Open},
     calls::CallTotals,
     segments::{CellKind, FOLDED},
     sleep_runs::Holder,
@@ -66,7 +66,7 @@ impl Gain {
     }
 }
 
-/// The threads of an account over a [`Span`].
+/// The threads of an aggregate over a [`Span`].
 #[derive(Debug)]
 pub struct ThreadsOver<'a> {
     /// A row per thread that is still known.
@@ -93,7 +93,7 @@ impl ThreadsOver<'_> {
     }
 }
 
-impl AccountView {
+impl AggregateView {
     /// The call tree's nodes, root first, parents before children.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {

@@ -1,6 +1,6 @@
-//! What the stacks of an account receive: marks, which lie where their time passed, and exact waits
-//! as far as the totals of their thread allow. A stack record that holds more of these (the two
-//! were read at different moments) is held back and tried again in the next pass.
+//! What the stacks of an aggregate receive: marks, which lie where their time passed, and exact
+//! waits as far as the totals of their thread allow. A stack record that holds more of these (the
+//! two were read at different moments) is deferred and tried again in the next pass.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use profiler_common::{
 };
 
 use super::{
-    account::{Account, Refusals},
+    aggregate::{Aggregate, Refusals},
     budget::NodeBudget,
     input::{LossCause, StackDelta},
     now::Now,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::processes::ids::ThreadKey;
 
-/// Most stack records of one process held back for the next pass.
+/// Most stack records of one process deferred for the next pass.
 const MAX_HELD_BACK: usize = 1024;
 
 /// A stack record that waits for its thread's total.
@@ -36,7 +36,7 @@ pub(super) struct HeldBack {
     pub(super) exact: WaitNs,
 }
 
-impl Account {
+impl Aggregate {
     /// Adds what a stack received.
     pub fn add_stack(
         &mut self,
@@ -118,7 +118,7 @@ impl Account {
         node
     }
 
-    /// Tries the records held back in the last pass again.
+    /// Tries the records deferred in the last pass again.
     pub fn retry(&mut self, budget: &mut NodeBudget, refusals: &mut Refusals) {
         for held in std::mem::take(&mut self.held_back) {
             let place = (held.leaf, held.end);

@@ -1,12 +1,12 @@
 //! What leaves the profile: exited processes beyond the bounds, oldest exit first, and buckets of
 //! the recent past beyond theirs. Nothing leaves the sums: a dropped process becomes part of the
-//! account of its image.
+//! aggregate of its image.
 
 use std::sync::Arc;
 
 use super::{
     Profile,
-    account::Account,
+    aggregate::Aggregate,
     measured::{MAX_HELD, MeasuredCalls},
     sessions::Sessions,
     timeline::{BucketStart, Needs},
@@ -43,7 +43,7 @@ impl Profile {
             .filter_map(|(key, process)| {
                 let pass = process.exited_pass?;
                 let at = process.info.exited_at_unix_ns.unwrap_or_default();
-                Some((pass, at, *key, process.account.bytes()))
+                Some((pass, at, *key, process.aggregate.bytes()))
             })
             .collect();
         let mut bytes: usize = exited.iter().map(|(.., bytes)| bytes).sum();
@@ -67,14 +67,14 @@ impl Profile {
         let Some(process) = self.processes.remove(&key) else {
             return;
         };
-        let account = self.images.take_in(
+        let aggregate = self.images.take_in(
             &process.info,
-            process.account.last_ns(),
+            process.aggregate.last_ns(),
             self.limits.images,
             self.limits.dropped_remembered,
         );
-        account.absorb(
-            process.account,
+        aggregate.absorb(
+            process.aggregate,
             &self.timeline,
             &mut self.budget,
             &mut self.refusals,
@@ -130,8 +130,8 @@ impl Profile {
         let grades = &self.limits.grades;
         let changes = self.timeline.age(self.now_ns, grades, horizon_ns, &needs);
         for change in &changes {
-            for account in self.accounts() {
-                account.age(*change);
+            for aggregate in self.aggregates() {
+                aggregate.age(*change);
             }
         }
     }
@@ -140,10 +140,10 @@ impl Profile {
         self.recent_past_bytes() > self.limits.segment_bytes as u64
     }
 
-    fn accounts(&mut self) -> impl Iterator<Item = &mut Account> {
+    fn aggregates(&mut self) -> impl Iterator<Item = &mut Aggregate> {
         self.processes
             .values_mut()
-            .map(|process| &mut process.account)
-            .chain(self.images.accounts_mut())
+            .map(|process| &mut process.aggregate)
+            .chain(self.images.aggregates_mut())
     }
 }

@@ -1,4 +1,4 @@
-//! Which threads of an account have rows of their own: the number that an exec changes, and rows
+//! Which threads of an aggregate have rows of their own: the number that an exec changes, and rows
 //! that are given up.
 //!
 //! A thread that is not the first of its process and executes a program takes over the number of
@@ -7,14 +7,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{account::Account, input::ThreadUpdate};
+use super::{aggregate::Aggregate, input::ThreadUpdate};
 use crate::processes::ids::ThreadKey;
 use crate::units::MonoNs;
 
 /// Folded threads remembered so that a late update does not count them twice.
 const MAX_RECENTLY_FOLDED: usize = 256;
 
-impl Account {
+impl Aggregate {
     /// Makes sure that the row of the update's thread is that thread's, and no other's.
     pub(super) fn settle_identity(&mut self, update: &ThreadUpdate) {
         // Only the number of the process is ever taken over.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::images::{EndedProcess, ImageView};
 use super::{
-    account::AccountView,
+    aggregate::AggregateView,
     frames::{Frame, FrameId, FrameList},
     groups::GroupsView,
     input::{NamedCounts, ProcessInfo},
@@ -29,7 +29,7 @@ pub struct ProcessView {
     /// What is known of it.
     pub info: Arc<ProcessInfo>,
     /// What it did.
-    pub account: AccountView,
+    pub aggregate: AggregateView,
     /// The control group around it whose quota was used up last while it waited for a processor.
     pub quota_group: Option<Arc<str>>,
 }
@@ -119,7 +119,7 @@ impl Snapshot {
         let rows = only.images.iter_mut().zip(lacking.iter().zip(of_images));
         for (view, (lacks, ended)) in rows {
             if *lacks || ended == 0 {
-                (view.account, view.ended) = (AccountView::default(), 0);
+                (view.aggregate, view.ended) = (AggregateView::default(), 0);
             } else {
                 view.ended = ended;
             }
@@ -165,7 +165,7 @@ impl Snapshot {
             return 0;
         };
         let elapsed = self.images.iter().map(|image| {
-            let threads = image.account.threads_over(coverage.span);
+            let threads = image.aggregate.threads_over(coverage.span);
             threads.total().elapsed_ns()
         });
         elapsed.fold(0, u64::saturating_add)

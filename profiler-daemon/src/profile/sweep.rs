@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Profile,
-    account::AccountView,
+    aggregate::AggregateView,
     frames::{Frame, FrameId, LiveFrames},
     snapshot::Snapshot,
     tree::{Node, NodePlace},
@@ -30,11 +30,11 @@ impl Profile {
     /// marks, which is to be every number that somebody has from [`Self::frames`] and still uses.
     /// Answers how many. Takes up to a tenth of a second for a million.
     pub fn sweep_frames(&mut self, others: impl FnOnce(&mut LiveFrames)) -> usize {
-        let kept = self.processes.values().map(|process| &process.account);
-        let accounts = kept.chain(self.images.accounts());
+        let kept = self.processes.values().map(|process| &process.aggregate);
+        let aggregates = kept.chain(self.images.aggregates());
         self.frames.sweep(|marks| {
-            for account in accounts {
-                frames_of(account.tree.nodes()).for_each(|frame| marks.keep(frame));
+            for aggregate in aggregates {
+                frames_of(aggregate.tree.nodes()).for_each(|frame| marks.keep(frame));
             }
             others(marks);
         })
@@ -56,11 +56,14 @@ impl Snapshot {
         };
         let mut renumbered = Self::clone(&earlier);
         let kept = renumbered.processes.values_mut();
-        let accounts = kept.map(|process| &mut process.account);
-        let images = renumbered.images.iter_mut().map(|image| &mut image.account);
-        accounts
+        let aggregates = kept.map(|process| &mut process.aggregate);
+        let images = renumbered
+            .images
+            .iter_mut()
+            .map(|image| &mut image.aggregate);
+        aggregates
             .chain(images)
-            .for_each(|account| both.renumber(account));
+            .for_each(|aggregate| both.renumber(aggregate));
         renumbered.frames = both.later.frames.clone();
         let later = Arc::new(both.later);
         (Arc::new(renumbered), later)
@@ -76,13 +79,13 @@ struct Both<'s> {
 }
 
 impl Both<'_> {
-    /// Has the frames of an earlier account bear numbers of the later snapshot.
-    fn renumber(&mut self, account: &mut AccountView) {
+    /// Has the frames of an earlier aggregate bear numbers of the later snapshot.
+    fn renumber(&mut self, aggregate: &mut AggregateView) {
         let is_other = |frame| self.earlier.frame(frame) != self.later.frame(frame);
-        if !frames_of(&account.nodes).any(is_other) {
+        if !frames_of(&aggregate.nodes).any(is_other) {
             return;
         }
-        for node in Arc::make_mut(&mut account.nodes) {
+        for node in Arc::make_mut(&mut aggregate.nodes) {
             let Some(number) = node.place.frame_mut() else {
                 continue;
             };

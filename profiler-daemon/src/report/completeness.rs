@@ -236,14 +236,14 @@ fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
             false
         }
     };
-    let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
+    let mut nodes = view.members.iter().flat_map(|of| of.aggregate.nodes());
     if !nodes.any(is_unknown) {
         return 0.0;
     }
     let (mut all, mut unknown) = (Values::default(), Values::default());
     for (index, member) in view.members.iter().enumerate() {
         let totals = places.inclusive(index, member);
-        for (node, total) in member.account.nodes().iter().zip(&totals).skip(1) {
+        for (node, total) in member.aggregate.nodes().iter().zip(&totals).skip(1) {
             if !matches!(
                 node.place,
                 NodePlace::Kernel(_) | NodePlace::Folded { kernel: true }
@@ -272,7 +272,7 @@ fn lines_unknown(
     let (mut all, mut unknown) = (Values::default(), BTreeMap::<&'static str, Values>::new());
     let places = Places::new(view);
     for (index, member) in view.members.iter().enumerate() {
-        let nodes = member.account.nodes();
+        let nodes = member.aggregate.nodes();
         let totals = places.inclusive(index, member);
         let hide_kernel = frames == FrameScope::User && !member.kernel_thread;
         for (node, total) in nodes.iter().zip(&totals).skip(1) {

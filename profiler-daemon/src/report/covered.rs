@@ -83,14 +83,14 @@ fn scope<'a>(view: &View<'a>) -> impl Fn(ProcessKey) -> bool {
         .members
         .iter()
         .filter(|member| member.process.is_none())
-        .map(|member| std::ptr::from_ref(member.account))
+        .map(|member| std::ptr::from_ref(member.aggregate))
         .collect();
     move |key| {
         is_session
             || keys.contains(&key)
             || snapshot
                 .merged_with(key)
-                .is_some_and(|image| ended.contains(&std::ptr::from_ref(&image.account)))
+                .is_some_and(|image| ended.contains(&std::ptr::from_ref(&image.aggregate)))
     }
 }
 

@@ -14,7 +14,7 @@ pub enum ReportError {
         /// What was asked for.
         selector: ProcessSelector,
     },
-    /// It was seen once; its own account is gone.
+    /// It was seen once; its own aggregate is gone.
     #[error(
         "process {selector} has exited and its profile has been dropped to make room; its time is still in the session's totals"
     )]

@@ -8,7 +8,7 @@ use profiler_common::{Class, ClassNs};
 
 use crate::{
     processes::ids::ThreadKey,
-    profile::{account::AccountView, over::Span, tree::NodeId},
+    profile::{aggregate::AggregateView, over::Span, tree::NodeId},
 };
 
 /// A thread idles that ran, or waited for a processor, for less than this part of the time covered.
@@ -23,12 +23,16 @@ pub(super) fn is_idle(classes: &ClassNs, span_ns: u64) -> bool {
     active_ns < (span_ns / IDLE_PART).max(1)
 }
 
-/// How long the threads of an account that idle were blocked at each place, nanoseconds.
+/// How long the threads of an aggregate that idle were blocked at each place, nanoseconds.
 ///
 /// A place's time is not kept by thread, but for the waits of whole passes and those under way.
 /// What else a thread was blocked is divided as these are: who idles waits in one place, or in few.
-pub(super) fn idle_waits(account: &AccountView, span: Span, span_ns: u64) -> BTreeMap<NodeId, u64> {
-    let over = account.threads_over(span);
+pub(super) fn idle_waits(
+    aggregate: &AggregateView,
+    span: Span,
+    span_ns: u64,
+) -> BTreeMap<NodeId, u64> {
+    let over = aggregate.threads_over(span);
     let idle: HashMap<ThreadKey, u64> = over
         .rows
         .iter()
@@ -36,7 +40,7 @@ pub(super) fn idle_waits(account: &AccountView, span: Span, span_ns: u64) -> BTr
         .map(|(key, _, totals)| (*key, totals.attributed[Class::Blocked as usize]))
         .collect();
     let mut seen: BTreeMap<ThreadKey, BTreeMap<NodeId, u64>> = BTreeMap::new();
-    account.blocked_at(span, |thread, place, ns| {
+    aggregate.blocked_at(span, |thread, place, ns| {
         if idle.contains_key(&thread) {
             let of_place = seen.entry(thread).or_default().entry(place).or_default();
             *of_place = of_place.saturating_add(ns);

@@ -1,4 +1,4 @@
-//! The accounts that a question is about: processes, and what ended ones left to their image.
+//! The aggregates that a question is about: processes, and what ended ones left to their image.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -12,19 +12,19 @@ use super::{
 use crate::{
     processes::ids::ProcessKey,
     profile::{
-        account::AccountView,
+        aggregate::AggregateView,
         input::{CommName, Image},
         snapshot::{ImageView, ProcessView, Snapshot},
     },
     units::BootNs,
 };
 
-/// One account in scope.
+/// One aggregate in scope.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     /// The process; `None` for what dropped ones were.
     pub(super) process: Option<(ProcessKey, &'a ProcessView)>,
-    pub(super) account: &'a AccountView,
+    pub(super) aggregate: &'a AggregateView,
     /// It has no user mode: its kernel frames are always shown.
     pub(super) kernel_thread: bool,
     /// The file executed last.
@@ -143,7 +143,7 @@ impl ImageId {
 fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
     Member {
         process: Some((key, process)),
-        account: &process.account,
+        aggregate: &process.aggregate,
         kernel_thread: process.info.kernel_thread,
         image: process.info.image.as_ref(),
         ended: 0,
@@ -153,7 +153,7 @@ fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
 fn ended(image: &ImageView) -> Member<'_> {
     Member {
         process: None,
-        account: &image.account,
+        aggregate: &image.aggregate,
         kernel_thread: image.kernel_thread,
         image: image.image.as_ref(),
         ended: image.ended,

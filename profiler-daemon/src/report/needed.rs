@@ -21,7 +21,7 @@ use crate::profile::{frames::FrameId, snapshot::Snapshot, tree::NodePlace};
 pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
     let mut frames = BTreeSet::new();
     for member in members(snapshot, scope)? {
-        for node in member.account.nodes().iter().skip(1) {
+        for node in member.aggregate.nodes().iter().skip(1) {
             if let NodePlace::User(frame) | NodePlace::Kernel(frame) = node.place {
                 frames.insert(frame);
             }
@@ -50,7 +50,7 @@ pub fn lines_needed(
     let places = Places::new(&view);
     for (index, member) in view.members.iter().enumerate() {
         let totals = places.inclusive(index, member);
-        for (node, total) in member.account.nodes().iter().zip(totals).skip(1) {
+        for (node, total) in member.aggregate.nodes().iter().zip(totals).skip(1) {
             let (NodePlace::User(frame) | NodePlace::Kernel(frame)) = node.place else {
                 continue;
             };
@@ -78,7 +78,7 @@ pub fn lines_needed(
 pub fn outermost_frames(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
     let mut frames = BTreeSet::new();
     for member in members(snapshot, scope)? {
-        frames.extend(undecided(member.account));
+        frames.extend(undecided(member.aggregate));
     }
     Ok(frames.into_iter().collect())
 }

@@ -108,12 +108,12 @@ pub fn os_events(
     let view = View::new(snapshot, scope, query.window)?;
     let mut calls: BTreeMap<u32, (CallTotals, u64, u64)> = BTreeMap::new();
     for member in &view.members {
-        for (number, totals) in member.account.calls_over(view.coverage.span).iter() {
+        for (number, totals) in member.aggregate.calls_over(view.coverage.span).iter() {
             calls.entry(*number).or_default().0.add(totals);
         }
         // Only a window that reaches until now has calls under way.
         let until_now = view.coverage.to_ns == snapshot.now_ns();
-        let threads = member.account.threads_over(view.coverage.span).rows;
+        let threads = member.aggregate.threads_over(view.coverage.span).rows;
         for (_, thread, _) in threads.into_iter().filter(|_| until_now) {
             if let Some(number) = thread.in_syscall_now() {
                 let entry = calls.entry(number).or_default();

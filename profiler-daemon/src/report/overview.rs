@@ -241,7 +241,7 @@ impl<'a> OverviewSubject<'a> {
         let places = Places::new(&view);
         let (mut threads, mut blocked_ns) = (0, Vec::new());
         for member in &view.members {
-            let over = member.account.threads_over(view.coverage.span);
+            let over = member.aggregate.threads_over(view.coverage.span);
             threads += view.thread_count(&over);
             let rows = over.rows.iter().map(|(.., totals)| totals);
             let awake = rows.chain([&over.folded]).filter(|totals| {
@@ -304,8 +304,8 @@ impl<'a> OverviewSubject<'a> {
     }
 
     fn blocks_in(&self, index: usize) -> Option<BlocksIn> {
-        let account = self.view.members[index].account;
-        let calls = account.calls_over(self.view.coverage.span);
+        let aggregate = self.view.members[index].aggregate;
+        let calls = aggregate.calls_over(self.view.coverage.span);
         let (number, longest) = calls
             .iter()
             .max_by_key(|(number, totals)| (totals.time.blocked_ns, Reverse(**number)))?;
@@ -320,7 +320,7 @@ impl<'a> OverviewSubject<'a> {
     /// how long it ran in all that it has.
     fn candidates(&self, index: usize) -> (Vec<FrameCandidate>, u64) {
         let member = &self.view.members[index];
-        let nodes = member.account.nodes();
+        let nodes = member.aggregate.nodes();
         let mut by_frame: HashMap<(FrameId, bool), u64> = HashMap::new();
         let mut all_ns = 0_u64;
         for (_, node, _, values) in self.places.of_member(index, member) {

@@ -1,4 +1,5 @@
-//! What each place of each account in a view has: the division for reports that show no functions.
+//! What each place of each aggregate in a view has: the division for reports that show no
+//! functions.
 
 use std::ops::Range;
 
@@ -33,7 +34,7 @@ impl Places {
         let (mut cells, mut of_members) = (Vec::new(), Vec::new());
         for (member, of) in (0u32..).zip(&view.members) {
             let from = cells.len();
-            let held = of.account.held_over(view.coverage.span);
+            let held = of.aggregate.held_over(view.coverage.span);
             cells.extend(held.into_iter().map(|(node, primary)| MemberCell {
                 member,
                 node: node.0,
@@ -50,14 +51,14 @@ impl Places {
         }
     }
 
-    /// The places of a member that have anything: the node of its account's tree, what it holds,
+    /// The places of a member that have anything: the node of its aggregate's tree, what it holds,
     /// and its values.
     pub(super) fn of_member<'p>(
         &'p self,
         member: usize,
         of: &Member<'p>,
     ) -> impl Iterator<Item = (u32, &'p Node, &'p Primary, &'p Values)> {
-        let nodes = of.account.nodes();
+        let nodes = of.aggregate.nodes();
         self.of_members[member].clone().map(move |index| {
             let cell = &self.cells[index];
             let node = &nodes[cell.node as usize];
@@ -131,9 +132,9 @@ impl Places {
         TotalValues::new(&view.total, &view.totals(), Some(&not_sampled.classes))
     }
 
-    /// What each node of a member's account has with all that was called from it.
+    /// What each node of a member's aggregate has with all that was called from it.
     pub(super) fn inclusive(&self, member: usize, of: &Member<'_>) -> Vec<Values> {
-        let nodes = of.account.nodes();
+        let nodes = of.aggregate.nodes();
         let mut totals = vec![Values::default(); nodes.len()];
         for (node, _, _, values) in self.of_member(member, of) {
             totals[node as usize].add(values);
@@ -149,7 +150,7 @@ impl Places {
 /// Of each node of a member's tree whether its function is below what was folded as a caller, where
 /// the kernel's functions are shown only of its own threads; `None` where nothing was folded.
 fn without_callers(of: &Member<'_>) -> Option<Vec<bool>> {
-    let nodes = of.account.nodes();
+    let nodes = of.aggregate.nodes();
     if !nodes.iter().any(|node| node.place.is_folded()) {
         return None;
     }

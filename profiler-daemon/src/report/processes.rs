@@ -269,7 +269,7 @@ pub fn process(
 
 fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> ProcessRow {
     let member = &view.members[index];
-    let over = member.account.threads_over(view.coverage.span);
+    let over = member.aggregate.threads_over(view.coverage.span);
     let totals = places.total_values(view, index);
     let session = &view.denominators.session;
     let each = view.totals[index].samples_each();

@@ -1,4 +1,4 @@
-//! From a question's scope and window to the accounts it is about, their denominators and their
+//! From a question's scope and window to the aggregates it is about, their denominators and their
 //! coverage.
 
 use profiler_common::{Class, kinds::KindNs};
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         let coverage = coverage(snapshot, window)?;
         let span_ns = coverage.to_ns.saturating_since(coverage.from_ns);
         let over = |members: &[Member<'_>]| {
-            let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
+            let of = |member: &Member<'_>| member.aggregate.threads_over(coverage.span).total();
             let totals: Vec<Totals> = members.iter().map(of).collect();
             let kinds: Vec<KindNs> = totals.iter().map(|totals| totals.kinds).collect();
             let strata = strata(members, &kinds, snapshot.mark_periods());
@@ -75,8 +75,8 @@ impl<'a> View<'a> {
                 let all = all_members(snapshot);
                 let (_, _, (rows, _)) = over(&all);
                 let here = |of: &Member<'_>| {
-                    let mut accounts = members.iter().map(|member| member.account);
-                    accounts.any(|account| std::ptr::eq(account, of.account))
+                    let mut aggregates = members.iter().map(|member| member.aggregate);
+                    aggregates.any(|aggregate| std::ptr::eq(aggregate, of.aggregate))
                 };
                 let mut session = total.values;
                 let others = all.iter().zip(&rows).filter(|(member, _)| !here(member));
@@ -104,7 +104,7 @@ impl<'a> View<'a> {
     pub(super) fn part(&self, members: Vec<Member<'a>>, coverage: SpanCovered) -> Self {
         let snapshot = self.snapshot;
         let span_ns = coverage.to_ns.saturating_since(coverage.from_ns);
-        let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
+        let of = |member: &Member<'_>| member.aggregate.threads_over(coverage.span).total();
         let totals: Vec<Totals> = members.iter().map(of).collect();
         let kinds: Vec<KindNs> = totals.iter().map(|totals| totals.kinds).collect();
         let strata = strata(&members, &kinds, snapshot.mark_periods());
@@ -174,8 +174,8 @@ impl<'a> View<'a> {
             || (thread.state != ThreadState::Exited && thread.first_ns < self.coverage.to_ns)
     }
 
-    /// How many threads of an account were there in the time covered. Those without a row of their
-    /// own count where that is known.
+    /// How many threads of an aggregate were there in the time covered. Those without a row of
+    /// their own count where that is known.
     pub(super) fn thread_count(&self, over: &ThreadsOver<'_>) -> u64 {
         let rows = over.rows.iter();
         let there = rows.filter(|(_, thread, totals)| self.has_thread(thread, totals));

@@ -32,7 +32,7 @@ impl StackSection {
         }
     }
 
-    /// The section of an account; none where they are not told apart.
+    /// The section of an aggregate; none where they are not told apart.
     pub(super) fn of(member: &Member<'_>, sections: SectionMode) -> Option<Self> {
         let plain = |name: String| Self {
             name,

@@ -81,7 +81,7 @@ pub fn session(
     let (mut processes, mut threads, mut retired_threads) = (0, 0, 0);
     let mut stacks = Stacks::default();
     for (index, member) in view.members.iter().enumerate() {
-        let over = member.account.threads_over(view.coverage.span);
+        let over = member.aggregate.threads_over(view.coverage.span);
         let count = view.thread_count(&over);
         threads += count;
         match member.process {

@@ -214,7 +214,7 @@ fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
     let mut totals = vec![Totals::default(); session.spans.len()];
     for member in &view.members {
         member
-            .account
+            .aggregate
             .gains_by_span(&borders_ns, |_, span, gain| match gain {
                 Gain::Time(classes) => add_classes(&mut totals[span].classes, &classes),
                 Gain::Ticks(tick, count) => totals[span].ticks[tick] += count,

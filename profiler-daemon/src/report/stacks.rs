@@ -221,7 +221,7 @@ fn part_of(later: &View<'_>, earlier: &Member<'_>) -> Option<u32> {
     };
     let index = match (same, merged) {
         (Some(index), _) => Some(index),
-        (None, Some(image)) => find(&|member| std::ptr::eq(member.account, &image.account)),
+        (None, Some(image)) => find(&|member| std::ptr::eq(member.aggregate, &image.aggregate)),
         (None, None) => find(&|member| ended(member) && member.image == earlier.image)
             .or_else(|| find(&|member| ended(member) && member.image.is_none())),
     }?;

@@ -153,7 +153,7 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
     let (pid, start_ticks) = member
         .process
         .map_or((0, 0), |(key, _)| (key.pid, key.start_ticks()));
-    let over = member.account.threads_over(view.coverage.span);
+    let over = member.aggregate.threads_over(view.coverage.span);
     let mut exact: Vec<Totals> = over.rows.iter().map(|(.., totals)| *totals).collect();
     exact.push(over.folded);
     let values = view.thread_values(index, &exact);

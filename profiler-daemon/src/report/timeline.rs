@@ -306,7 +306,7 @@ pub fn thread_timeline(
     let view = View::new(snapshot, scope, window(snapshot, query))?;
     let mut lines = Vec::new();
     for member in &view.members {
-        let over = member.account.threads_over(view.coverage.span);
+        let over = member.aggregate.threads_over(view.coverage.span);
         for (key, thread, totals) in &over.rows {
             let who = ThreadWho {
                 tid: key.tid,
@@ -329,7 +329,7 @@ pub fn thread_timeline(
             lines.iter_mut().map(|line| (line.who.key, line)).collect();
         for member in &view.members {
             member
-                .account
+                .aggregate
                 .gains_by_span(&spans.borders_ns, |thread, span, gain| {
                     if let Some(line) = places.get_mut(&thread) {
                         add(line, span, gain);
@@ -353,7 +353,7 @@ pub fn process_timeline(
     let mut lines = Vec::new();
     let mut dropped = Totals::default();
     for member in &view.members {
-        let totals = member.account.threads_over(view.coverage.span).total();
+        let totals = member.aggregate.threads_over(view.coverage.span).total();
         let Some((key, process)) = member.process else {
             dropped.add(&totals);
             continue;
@@ -391,7 +391,7 @@ pub fn process_timeline(
                 continue;
             };
             member
-                .account
+                .aggregate
                 .gains_by_span(&spans.borders_ns, |_, span, gain| add(line, span, gain));
         }
     };

@@ -1,4 +1,4 @@
-//! How a [`MergedTree`] grows out of the accounts in scope: what each node of a profile's tree
+//! How a [`MergedTree`] grows out of the aggregates in scope: what each node of a profile's tree
 //! stands for.
 
 use std::{
@@ -76,7 +76,7 @@ impl<'n> TreeOptions<'n> {
 /// addresses that collide.
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// Takes accounts in, one after the other.
+/// Takes aggregates in, one after the other.
 pub(super) struct TreeBuilder<'v, 'n> {
     view: &'v View<'v>,
     shape: TreeOptions<'n>,
@@ -93,7 +93,7 @@ pub(super) struct TreeBuilder<'v, 'n> {
     chains: Vec<u32>,
     by_name: FastMap<Identity<'n>, u32>,
     children: FastMap<(u32, u32), u32>,
-    /// What the stacks of the account that is taken in hang from: the root, or its section.
+    /// What the stacks of the aggregate that is taken in hang from: the root, or its section.
     base: u32,
 }
 
@@ -115,19 +115,19 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// Adds what the account of a member of the view received over `span`.
+    /// Adds what the aggregate of a member of the view received over `span`.
     pub(super) fn add(&mut self, index: u32, span: Span) {
         let view = self.view;
         let member = &view.members[index as usize];
-        let mut held = member.account.held_over(span);
+        let mut held = member.aggregate.held_over(span);
         let names = self.shape.label.names();
         for (node, held) in &held {
-            let node = &member.account.nodes()[node.index()];
+            let node = &member.aggregate.nodes()[node.index()];
             self.tree.stacks.count(node, held, names);
             self.tree.losses.note(node, held);
         }
         if self.shape.idle_apart {
-            let idle = idle_waits(member.account, span, view.span_ns());
+            let idle = idle_waits(member.aggregate, span, view.span_ns());
             let idle = taken(&mut held, &idle);
             if !idle.is_empty() {
                 self.base = self.idle_section(member);
@@ -154,18 +154,18 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         self.cells.extend(placed);
     }
 
-    /// Notes what an account had received at an earlier moment, that is now a part of the member
+    /// Notes what an aggregate had received at an earlier moment, that is now a part of the member
     /// `index`. It is taken away by [`Self::finish`].
     pub(super) fn take_away(&mut self, index: u32, earlier: &Member<'_>) {
-        let over = earlier.account.threads_over(Span::Session);
+        let over = earlier.aggregate.threads_over(Span::Session);
         let kinds = over.total().kinds;
         for (now, then) in self.kinds[index as usize].iter_mut().zip(kinds) {
             *now = now.saturating_sub(then);
         }
-        let held = earlier.account.held_over(Span::Session);
+        let held = earlier.aggregate.held_over(Span::Session);
         // Its stacks hang from the section of the member that it is a part of.
         let member = Member {
-            account: earlier.account,
+            aggregate: earlier.aggregate,
             ..self.view.members[index as usize]
         };
         self.base = self.section(&member);
@@ -394,14 +394,14 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// The node of the merged tree, below the base, that each node of the account's tree counts
+    /// The node of the merged tree, below the base, that each node of the aggregate's tree counts
     /// for, where it has anything.
     fn targets(
         &mut self,
         member: &Member<'_>,
         held: &BTreeMap<NodeId, Primary>,
     ) -> Vec<Option<u32>> {
-        let nodes = member.account.nodes();
+        let nodes = member.aggregate.nodes();
         let live = live(nodes, held);
         let hide_kernel = self.shape.frames == FrameScope::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![self.base; live.len()];

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::entry::is_entry;
 use crate::{
     profile::{
-        account::AccountView,
+        aggregate::AggregateView,
         frames::FrameId,
         input::LossCause,
         tree::{Node, NodeId, NodePlace},
@@ -30,7 +30,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Counts the walks that a node of an account's tree holds.
+    /// Counts the walks that a node of an aggregate's tree holds.
     pub(super) fn count(&mut self, node: &Node, primary: &Primary, names: &dyn Names) {
         if node.parent != NodeId::ROOT || primary.walks == 0 {
             return;
@@ -66,8 +66,8 @@ pub(super) fn named_entry(frame: FrameId, names: &dyn Names) -> bool {
 }
 
 /// The outermost frames whose names decide whether their stacks are complete.
-pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> {
-    account
+pub(super) fn undecided(aggregate: &AggregateView) -> impl Iterator<Item = FrameId> {
+    aggregate
         .nodes()
         .iter()
         .skip(1)
@@ -91,7 +91,7 @@ pub(super) struct DataLosses {
 }
 
 impl DataLosses {
-    /// Notes what a node of an account's tree says.
+    /// Notes what a node of an aggregate's tree says.
     pub(super) fn note(&mut self, node: &Node, primary: &Primary) {
         // A lost record counts by its walks; some causes are known for samples only.
         let count = primary.walks.max(primary.samples());

@@ -50,7 +50,7 @@ impl<'n> MergedTree<'n> {
 
 /// What folding did to the time of a view, that in kernel frames included, whatever a report shows.
 fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> FoldedTime {
-    let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
+    let mut nodes = view.members.iter().flat_map(|of| of.aggregate.nodes());
     if !nodes.any(|node| node.place.is_folded()) {
         return FoldedTime::default();
     }

@@ -211,7 +211,7 @@ pub(crate) fn observe_all<T: Send>(
         stop.store(true, Ordering::Relaxed);
         (tid, worker.join().expect("the work is done"))
     });
-    // Its end, and what was in the other half.
+    // Its end, and what was in the other buffer.
     std::thread::sleep(PASS);
     observed.pass(&mut kernel);
     observed.pass(&mut kernel);

@@ -1,4 +1,4 @@
-//! Differences between two snapshots: of which account what was there earlier is taken.
+//! Differences between two snapshots: of which aggregate what was there earlier is taken.
 
 use std::{ops::RangeInclusive, sync::Arc};
 

@@ -121,12 +121,12 @@ struct Kept {
 
 fn kept_of(small: &Small, key: ProcessKey, wanted: impl Fn(StackEnd) -> bool) -> Kept {
     let snapshot = small.profile.snapshot();
-    let account = &snapshot.processes()[&key].account;
-    let held = account.held_over(Span::Session);
+    let aggregate = &snapshot.processes()[&key].aggregate;
+    let held = aggregate.held_over(Span::Session);
     let mut kept = Kept::default();
     // Of each node how its stacks end, and whether frames of them up to it were folded.
     let mut known: Vec<(StackEnd, bool)> = Vec::new();
-    for (number, node) in (0..).zip(account.nodes()) {
+    for (number, node) in (0..).zip(aggregate.nodes()) {
         let samples = held.get(&NodeId(number)).map_or(0, |held| held.samples());
         let (end, below) = match node.parent {
             NodeId::ROOT => (node.end, false),

@@ -228,10 +228,10 @@ pub(crate) fn tight() -> Limits {
 /// The trees stay within their bytes but for the rows of lost stacks, and what was folded is in the
 /// receipt.
 fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &dyn Names) {
-    let kept = snapshot.processes().values().map(|view| &view.account);
+    let kept = snapshot.processes().values().map(|view| &view.aggregate);
     let lost = kept
-        .chain(snapshot.images().iter().map(|image| &image.account))
-        .flat_map(|account| account.nodes().iter().skip(1))
+        .chain(snapshot.images().iter().map(|image| &image.aggregate))
+        .flat_map(|aggregate| aggregate.nodes().iter().skip(1))
         .filter(|node| matches!(node.place, NodePlace::Lost(_)))
         .count();
     assert!(

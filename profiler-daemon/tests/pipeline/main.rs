@@ -2,7 +2,7 @@
 //! docs/semantics.md section 5 is checked on the JSON that comes out, as an outsider would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod accounts;
+mod aggregates;
 mod between;
 mod called_from;
 mod changed;

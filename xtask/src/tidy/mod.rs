@@ -52,6 +52,9 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
         // Images and the like are not text.
         if let Ok(text) = String::from_utf8(bytes) {
             findings.extend(check(path, &text, &mut imports));
+            if path.ends_with(".md") {
+                findings.extend(prose::named_files(path, &text, &paths));
+            }
             if path == shown::PAGE {
                 findings.extend(shown::check(workspace.root(), &text));
             }

@@ -1,5 +1,5 @@
 //! What holds for text that people read: the length of its lines, of comments too, and of the pages
-//! that a newcomer begins with.
+//! that a newcomer begins with; and that the files of code are there that pages name.
 
 use super::Finding;
 
@@ -53,6 +53,46 @@ pub(super) fn page(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// Findings on files of code that a page names, in backticks, by the end of their path, and that
+/// none of `paths` is.
+pub(super) fn named_files(path: &str, text: &str, paths: &[String]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        let words = line.split('`').skip(1).step_by(2);
+        for word in words.filter(|word| names_code(word)) {
+            let is_there = paths.iter().any(|path| {
+                let before = path.strip_suffix(word);
+                before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+            });
+            if !is_there {
+                findings.push(Finding {
+                    path: path.to_owned(),
+                    line: index + 1,
+                    what: format!("there is no file `{word}`"),
+                });
+            }
+        }
+    }
+    findings
+}
+
+/// Is it the path of a file of code, and nothing else?
+fn names_code(word: &str) -> bool {
+    let is_of_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let mut endings = [".rs", ".js", ".mjs"].iter();
+    endings.any(|ending| {
+        word.strip_suffix(ending)
+            .is_some_and(|stem| !stem.is_empty())
+    }) && word.chars().all(is_of_path)
+}
+
 /// Findings on the comments of a file of Rust that stand on lines of their own.
 pub(super) fn comments(path: &str, text: &str) -> Vec<Finding> {
     let lines = text.lines().enumerate();
@@ -79,6 +119,25 @@ mod tests {
         let text = format!("//! {long}\nlet a = \"{long}\";\n    // {long}\n/// short\n");
         let found = comments("src/a.rs", &text);
         assert_eq!(found.iter().map(|of| of.line).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_found() {
+        // Check that a file is named by its path or the end of it, at the border of a folder, and
+        // that code and words that are no files are not looked at.
+        let paths = ["a/src/main.rs".to_owned(), "ui/view.js".to_owned()];
+        let page = "`main.rs` `src/main.rs` `a/src/main.rs` `view.js`\n\
+                    ```\n`gone.rs`\n```\n`cargo run x.rs` `.rs` `other.css`\n\
+                    `ain.rs` `src/lib.rs`\n";
+        let found = named_files("docs/a.md", page, &paths);
+        let found: Vec<_> = found.iter().map(|of| (of.line, of.what.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                (6, "there is no file `ain.rs`"),
+                (6, "there is no file `src/lib.rs`")
+            ]
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The account of one process (or of all dropped ones together): its call tree with weights, its
+//! The aggregate of one process (or of all dropped ones together): its call tree with weights, its
 //! threads with their exact totals, its system calls, and the same by segment.
 //!
 //! Invariant, per thread and class: attributed <= total. So time without a place is never negative,
@@ -36,7 +36,7 @@ use crate::units::MonoNs;
 
 /// What reports read. Cloning costs a few reference counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct AccountView {
+pub struct AggregateView {
     pub(super) nodes: Arc<Vec<Node>>,
     pub(super) weights: Weights,
     pub(super) threads: Arc<BTreeMap<ThreadKey, Thread>>,
@@ -54,7 +54,7 @@ pub(super) struct Open {
     pub(super) exact: WaitNs,
 }
 
-/// What an account refused or could not place; counted by the profile.
+/// What an aggregate refused or could not place; counted by the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// Thread updates that would have taken attributed time back.
@@ -63,7 +63,7 @@ pub struct Refusals {
     pub unbalanced_threads: u64,
     /// Updates of threads that are gone.
     pub late_updates: u64,
-    /// Nanoseconds in stack records beyond their threads' totals, given up after being held back.
+    /// Nanoseconds in stack records beyond their threads' totals, given up after being deferred.
     pub excess_ns: u64,
 }
 
@@ -84,7 +84,7 @@ fn waits_of(classes: &ClassNs) -> WaitNs {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct Aggregate {
     pub(super) tree: Tree,
     pub(super) weights: Weights,
     pub(super) threads: Arc<BTreeMap<ThreadKey, Thread>>,
@@ -104,11 +104,11 @@ pub struct Account {
     pub(super) spread: Spread,
 }
 
-impl Account {
+impl Aggregate {
     /// What reports read, as of now.
     #[must_use]
-    pub fn view(&self) -> AccountView {
-        AccountView {
+    pub fn view(&self) -> AggregateView {
+        AggregateView {
             nodes: Arc::clone(self.tree.nodes()),
             weights: self.weights.clone(),
             threads: Arc::clone(&self.threads),
@@ -521,7 +521,7 @@ impl Account {
         }
     }
 
-    /// Takes in an account that is dropped: sums stay, threads become part of the folded ones.
+    /// Takes in an aggregate that is dropped: sums stay, threads become part of the folded ones.
     pub fn absorb(
         &mut self,
         other: Self,

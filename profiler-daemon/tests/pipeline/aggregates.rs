@@ -1,4 +1,4 @@
-//! What accounts hold of primary data, checked without a report: whatever random machines did is
+//! What aggregates hold of primary data, checked without a report: whatever random machines did is
 //! all there, in the session and in every window, and no class of any thread has more of a place
 //! than it has time.
 
@@ -8,7 +8,7 @@ use profiler_common::{
 };
 use profiler_daemon::profile::{
     Profile,
-    account::AccountView,
+    aggregate::AggregateView,
     budget::{CELL_BYTES, NODE_BYTES},
     input::ThreadState,
     limits::Limits,
@@ -26,34 +26,34 @@ use crate::{
 };
 use profiler_daemon::units::MonoNs;
 
-/// Sums over accounts.
+/// Sums over aggregates.
 #[derive(Default)]
 struct Sums {
     totals: Totals,
     primary: Primary,
 }
 
-fn accounts(snapshot: &Snapshot) -> impl Iterator<Item = &AccountView> {
+fn aggregates(snapshot: &Snapshot) -> impl Iterator<Item = &AggregateView> {
     let kept = snapshot
         .processes()
         .values()
-        .map(|process| &process.account);
-    kept.chain(snapshot.images().iter().map(|image| &image.account))
+        .map(|process| &process.aggregate);
+    kept.chain(snapshot.images().iter().map(|image| &image.aggregate))
 }
 
 /// What all nodes hold.
-fn sum(account: &AccountView, span: Span) -> Primary {
+fn sum(aggregate: &AggregateView, span: Span) -> Primary {
     let mut sum = Primary::default();
-    account
+    aggregate
         .held_over(span)
         .values()
         .for_each(|cell| sum.add(cell));
     sum
 }
 
-/// Every rule of one account over one span; adds it to the sums.
-fn check(account: &AccountView, span: Span, sums: &mut Sums) {
-    let over = account.threads_over(span);
+/// Every rule of one aggregate over one span; adds it to the sums.
+fn check(aggregate: &AggregateView, span: Span, sums: &mut Sums) {
+    let over = aggregate.threads_over(span);
     let rows = over.rows.iter().map(|(_, _, totals)| totals);
     for totals in rows.chain([&over.folded]) {
         for class in 0..CLASS_COUNT {
@@ -61,7 +61,7 @@ fn check(account: &AccountView, span: Span, sums: &mut Sums) {
         }
     }
     let total = over.total();
-    let kinds = account.kinds_over(span);
+    let kinds = aggregate.kinds_over(span);
     assert_eq!(total.kinds, kinds);
     let untraced = |kinds: &KindNs| kinds[Kind::Untraced as usize];
     let of_rows = over
@@ -72,7 +72,7 @@ fn check(account: &AccountView, span: Span, sums: &mut Sums) {
         of_rows.sum::<u64>() + untraced(&over.folded.kinds),
         untraced(&kinds)
     );
-    let primary = sum(account, span);
+    let primary = sum(aggregate, span);
     // Time by kind and exact waits are all that has a place.
     let mut placed = ClassNs::default();
     for kind in Kind::ALL {
@@ -88,21 +88,21 @@ fn check(account: &AccountView, span: Span, sums: &mut Sums) {
 }
 
 /// Neighbouring spans part what there is in all of them.
-fn check_parts(account: &AccountView, borders_ns: &[MonoNs]) {
+fn check_parts(aggregate: &AggregateView, borders_ns: &[MonoNs]) {
     let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
         return;
     };
     let between = |from_ns, to_ns| Span::Between { from_ns, to_ns };
     let (mut kinds, mut primary) = (KindNs::default(), Primary::default());
     for pair in borders_ns.windows(2) {
-        add_kinds(&mut kinds, &account.kinds_over(between(pair[0], pair[1])));
-        primary.add(&sum(account, between(pair[0], pair[1])));
+        add_kinds(&mut kinds, &aggregate.kinds_over(between(pair[0], pair[1])));
+        primary.add(&sum(aggregate, between(pair[0], pair[1])));
     }
     let whole = between(*from_ns, *to_ns);
-    assert_eq!(kinds, account.kinds_over(whole));
-    assert_eq!(primary, sum(account, whole));
+    assert_eq!(kinds, aggregate.kinds_over(whole));
+    assert_eq!(primary, sum(aggregate, whole));
     let (mut ticks, mut untraced_ns) = (0, 0);
-    account.gains_by_span(borders_ns, |_, _, gain| match gain {
+    aggregate.gains_by_span(borders_ns, |_, _, gain| match gain {
         Gain::Ticks(_, count) => ticks += count,
         Gain::Untraced(ns) => untraced_ns += ns,
         Gain::Time(_)
@@ -125,7 +125,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         profile.apply(pass);
         let snapshot = profile.snapshot();
         let mut session = Sums::default();
-        accounts(&snapshot).for_each(|account| check(account, Span::Session, &mut session));
+        aggregates(&snapshot).for_each(|aggregate| check(aggregate, Span::Session, &mut session));
         let mut classes = ClassNs::default();
         for reported in machine.reported.values() {
             for (to, ns) in classes.iter_mut().zip(reported) {
@@ -141,7 +141,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         assert_eq!(session.totals.kinds, kinds);
         let mut received = Primary::default();
         machine.primary.values().for_each(|of| received.add(of));
-        // Exact waits may be held back until their thread's total has come.
+        // Exact waits may be deferred until their thread's total has come.
         let held = |found: &Primary| Primary {
             exact: [0; 2],
             ..*found
@@ -159,7 +159,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
                 to_ns: MonoNs::MAX,
             };
             let mut window = Sums::default();
-            accounts(&snapshot).for_each(|account| check(account, span, &mut window));
+            aggregates(&snapshot).for_each(|aggregate| check(aggregate, span, &mut window));
             let all = session.primary.numbers().into_iter();
             // What sleeps now is exact for a while, and of another kind once it is known.
             assert!(
@@ -171,7 +171,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
                     .all(|(part, all)| part <= all)
             );
         }
-        accounts(&snapshot).for_each(|account| check_parts(account, &borders));
+        aggregates(&snapshot).for_each(|aggregate| check_parts(aggregate, &borders));
         check_bytes(&snapshot, tree_bytes);
     }
 }
@@ -180,9 +180,9 @@ fn run(limits: Limits, plans: &[PassPlan]) {
 /// of lost stacks.
 fn check_bytes(snapshot: &Snapshot, tree_bytes: usize) {
     let (mut nodes, mut numbers, mut lost_bytes) = (0, 0, 0);
-    for account in accounts(snapshot) {
-        let cells = account.held_over(Span::Session);
-        for (number, node) in (0..).zip(account.nodes()).skip(1) {
+    for aggregate in aggregates(snapshot) {
+        let cells = aggregate.held_over(Span::Session);
+        for (number, node) in (0..).zip(aggregate.nodes()).skip(1) {
             let cell = cells.get(&NodeId(number)).copied().unwrap_or_default();
             let held = cell.numbers().iter().filter(|number| **number > 0).count();
             nodes += 1;
@@ -236,13 +236,13 @@ fn slept(kind: Kind, primary: Primary, from_s: u64, to_s: u64) -> (u64, u64, u64
         small.profile.apply(pass);
     }
     let snapshot = small.profile.snapshot();
-    let account = &snapshot.processes()[&PROCESS].account;
+    let aggregate = &snapshot.processes()[&PROCESS].aggregate;
     let span = Span::Between {
         from_ns: START_NS + from_s * SECOND_NS,
         to_ns: START_NS + to_s * SECOND_NS,
     };
-    let sum = sum(account, span);
-    let ns = account.kinds_over(span)[kind as usize];
+    let sum = sum(aggregate, span);
+    let ns = aggregate.kinds_over(span)[kind as usize];
     (ns / SECOND_NS, sum.marks[MARK_BLOCKED], sum.weighted[0])
 }
 
