@@ -433,7 +433,7 @@ impl ThreadClock {
         } else if !is_running && self.phase != Phase::Blocked as u32 {
             (0, Wake::NotNeeded)
         } else if self.woken_ns >= self.last_ns {
-            // Clocks of two processors may differ by a hair: never more than the whole off_cpu.
+            // Clocks of two processors may differ by a hair: never more than the whole interval.
             let blocked_ns = self.woken_ns - self.last_ns;
             let wake = if is_running {
                 Wake::NeverLeft

@@ -55,8 +55,8 @@ fn a_call_that_waits() {
 
 #[test]
 fn preempted_in_user_mode() {
-    // Check that a thread which did not give its processor up is runnable all the time it is
-    // off it, woken or not.
+    // Check that a thread which did not give its processor up is runnable all the time that
+    // it is off it, woken or not.
     //   uuuurrrrrrrruuu
     let mut clock = started();
     clock.switch_out(104, false);

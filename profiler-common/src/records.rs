@@ -108,6 +108,9 @@ pub struct OnProcessor {
     pub call_walks_ns: u64,
     /// Runs of the switch program so far.
     pub switches: u64,
+    /// Runs of the tick program so far. They are counted here too so that whoever gives ticks other
+    /// rates, some times a second, reads this map alone.
+    pub ticks: u64,
     /// What may be walked here.
     pub walks: WalkBudget,
 }
@@ -398,7 +401,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 112);
+const _: () = assert!(size_of::<OnProcessor>() == 120);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRecord>() == 48);

@@ -32,6 +32,9 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
         return Some(());
     };
     count(Counter::Ticks);
+    if let Some(current) = task::on_processor() {
+        current.ticks += 1;
+    }
     let task = Task::current();
     if task.tid() == 0 {
         count(Counter::TicksIdle);

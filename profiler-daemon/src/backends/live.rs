@@ -252,11 +252,13 @@ impl Live {
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
         let set = self.access.set_targets(targets).await;
-        set.map_err(unavailable)?
-            .map_err(|refused| match refused.is_system_failure() {
-                true => TargetsFailure::Failed(refused.into()),
-                false => TargetsFailure::Refused(refused.into()),
-            })
+        set.map_err(unavailable)?.map_err(|refused| {
+            if refused.is_system_failure() {
+                TargetsFailure::Failed(refused.into())
+            } else {
+                TargetsFailure::Refused(refused.into())
+            }
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the programs count, processor by processor, since they were loaded.
 
 use aya::maps::{MapData, PerCpuArray};
-use profiler_common::Counter;
 use profiler_common::counter::COUNTERS;
 use profiler_common::records::OnProcessor;
 use profiler_common::unwind::WALK_ENDS;
@@ -63,7 +62,7 @@ impl Counts {
         })
     }
 
-    /// Counters since the start, in the order of [`Counter::ALL`].
+    /// Counters since the start, in the order of `Counter::ALL`.
     pub(super) fn counters(&self) -> Vec<u64> {
         sums(&self.counters, "the counters")
     }
@@ -95,16 +94,12 @@ impl Counts {
 
     /// What they know of each processor now.
     pub(super) fn processors(&self) -> Processors<'_> {
-        let counters = self.counters.get(&0, 0);
         let current = self.current.get(&0, 0);
-        if let Some(error) = counters.as_ref().err().or(current.as_ref().err()) {
+        if let Err(error) = &current {
             warn!("the ticks cannot be counted: {error}");
         }
         Processors {
             possible: &self.possible,
-            ticks: counters
-                .map(|values| values.iter().map(ticks).collect())
-                .unwrap_or_default(),
             current: current.map(|values| values.to_vec()).unwrap_or_default(),
         }
     }
@@ -126,18 +121,11 @@ fn sums<const N: usize>(map: &PerCpuArray<MapData, [u64; N]>, what: &str) -> Vec
     sums
 }
 
-/// The ticks among the counts of one processor.
-const fn ticks(counts: &[u64; COUNTERS as usize]) -> u64 {
-    counts[Counter::Ticks as usize]
-}
-
 /// What the programs know of each processor, read at one moment.
 pub(super) struct Processors<'a> {
     /// Those that there can be, ascending: the order of the values.
     possible: &'a [u32],
-    /// How often the tick has run since it was loaded. Empty where that cannot be read.
-    ticks: Vec<u64>,
-    /// Whether they are idle, and how long they were. Empty where that cannot be read.
+    /// What they are at, and were. Empty where that cannot be read.
     current: Vec<Current>,
 }
 
@@ -145,9 +133,10 @@ impl Processors<'_> {
     /// What is known of the ticks of `cpu`. `now_ns` is when they were read, or earlier.
     pub(super) fn seen(&self, cpu: u32, now_ns: MonoNs) -> Option<ProcessorCounts> {
         let position = self.possible.binary_search(&cpu).ok()?;
+        let Current(current) = self.current.get(position)?;
         Some(ProcessorCounts {
-            ticks: *self.ticks.get(position)?,
-            idle_ns: self.current.get(position)?.0.idle_by(now_ns.ns()),
+            ticks: current.ticks,
+            idle_ns: current.idle_by(now_ns.ns()),
         })
     }
 }

@@ -21,11 +21,11 @@ use tracing::warn;
 
 /// Room for records of one processor unless set otherwise: some 500 mappings, or 1000 forks.
 pub const DEFAULT_RING_BYTES: usize = 64 << 10;
-/// Most records held back to be put in order.
+/// Most records deferred to be put in order.
 const MAX_WAITING: usize = 100_000;
-/// How soon to look again for records that were held back: at once, since those that could overtake
+/// How soon to look again for records that were deferred: at once, since those that could overtake
 /// them are written.
-const HELD_BACK: Duration = Duration::ZERO;
+const DEFERRED: Duration = Duration::ZERO;
 
 /// What the side-band has cost and lost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl SideBand {
         let timeout = if self.order.is_empty() {
             timeout
         } else {
-            timeout.min(HELD_BACK)
+            timeout.min(DEFERRED)
         };
         self.polled.truncate(self.rings.len());
         self.polled.push(libc::pollfd {

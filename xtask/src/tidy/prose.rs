@@ -32,20 +32,12 @@ pub(super) fn page(path: &str, text: &str) -> Vec<Finding> {
     if text.contains(GENERATED) {
         return findings;
     }
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        let start = line.trim_start();
-        if start.starts_with("```") {
-            in_code = !in_code;
-        }
-        let is_prose = !in_code
-            && !["|", "![", "```"]
-                .iter()
-                .any(|word| start.starts_with(word));
-        let columns = line.chars().count();
-        if is_prose && columns > LONGEST_LINE {
+    for (line, text) in outside_code(text) {
+        let start = text.trim_start();
+        let columns = text.chars().count();
+        if columns > LONGEST_LINE && !start.starts_with('|') && !start.starts_with("![") {
             findings.push(find(
-                index + 1,
+                line,
                 format!("has {columns} columns: prose ends at {LONGEST_LINE}"),
             ));
         }
@@ -53,34 +45,37 @@ pub(super) fn page(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// The lines of a page, from 1, but for blocks of code.
+fn outside_code(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(page.lines()).filter(move |(_, line)| {
+        let is_border = line.trim_start().starts_with("```");
+        in_code ^= is_border;
+        !in_code && !is_border
+    })
+}
+
+/// The words of a line that stand in backticks.
+pub(super) fn in_backticks(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
 /// Findings on files of code that a page names, in backticks, by the end of their path, and that
 /// none of `paths` is.
 pub(super) fn named_files(path: &str, text: &str, paths: &[String]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
-        let words = line.split('`').skip(1).step_by(2);
-        for word in words.filter(|word| names_code(word)) {
-            let is_there = paths.iter().any(|path| {
-                let before = path.strip_suffix(word);
-                before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-            });
-            if !is_there {
-                findings.push(Finding {
-                    path: path.to_owned(),
-                    line: index + 1,
-                    what: format!("there is no file `{word}`"),
-                });
-            }
-        }
-    }
-    findings
+    let is_there = |word: &str| {
+        let mut before = paths.iter().filter_map(|path| path.strip_suffix(word));
+        before.any(|before| before.is_empty() || before.ends_with('/'))
+    };
+    let words = outside_code(text)
+        .flat_map(|(line, text)| in_backticks(text).map(move |word| (line, word)));
+    let missing = words.filter(|(_, word)| names_code(word) && !is_there(word));
+    let findings = missing.map(|(line, word)| Finding {
+        path: path.to_owned(),
+        line,
+        what: format!("there is no file `{word}`"),
+    });
+    findings.collect()
 }
 
 /// Is it the path of a file of code, and nothing else?

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::Finding;
+use super::prose::in_backticks;
 
 /// The page whose tables name tests in their last column.
 pub(super) const PAGE: &str = "docs/security.md";
@@ -19,7 +20,7 @@ pub(super) fn check(root: &Path, page: &str) -> Vec<Finding> {
             continue;
         };
         let mut file = None;
-        for word in cell.split('`').skip(1).step_by(2) {
+        for word in in_backticks(cell) {
             if word.ends_with(".rs") || word.ends_with(".mjs") {
                 file = fs::read_to_string(root.join(FOLDER).join(word)).ok();
                 continue;
