@@ -9,7 +9,7 @@ use crate::kinds::{MARKS, TICKS, WaitNs};
 use crate::limits::UNTRACED_CALL;
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
 use crate::marks::{ThreadMarks, WaitSums};
-use crate::walk_budget::WalkBudget;
+use crate::walk_budget::{WalkBudget, WalkShares};
 
 /// [`TaskRef::slot`]: the thread has no record.
 pub const NO_SLOT: u32 = 0;
@@ -126,15 +126,15 @@ pub mod idle {
 }
 
 impl OnProcessor {
-    /// A switch at `now_ns`, to a thread or to none. Of what it was at work, `walk_share` may be
-    /// spent on walks.
+    /// A switch at `now_ns`, to a thread or to none. Of what it was at work, `walks` may be spent
+    /// on walks.
     #[inline(always)]
-    pub fn switch(&mut self, now_ns: u64, to_idle: bool, walk_share: u32) {
+    pub fn switch(&mut self, now_ns: u64, to_idle: bool, walks: WalkShares) {
         if self.idle == idle::IDLE {
             self.idle_ns += now_ns.saturating_sub(self.since_ns);
             self.walks.rest(now_ns);
         } else if to_idle {
-            self.walks.earn(now_ns, walk_share);
+            self.walks.earn(now_ns, walks);
         }
         self.since_ns = now_ns;
         self.idle = if to_idle { idle::IDLE } else { idle::AT_WORK };
@@ -391,9 +391,8 @@ pub struct Control {
     pub scanning: u32,
     /// Whose system calls are traced ([`system_calls`]).
     pub system_calls: u32,
-    /// Which part of the time that a processor is at work may be spent on walks, in units of 2^-20;
-    /// 0 = any ([`WalkBudget`]).
-    pub walk_share: u32,
+    /// What may be spent on walks ([`WalkBudget`]).
+    pub walks: WalkShares,
     /// A bit for each instrumentation that measures every process.
     pub measured_all: u32,
     /// A bit for each instrumentation that measures children of what it measures.
@@ -401,7 +400,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 120);
+const _: () = assert!(size_of::<OnProcessor>() == 128);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRecord>() == 48);
@@ -411,7 +410,7 @@ const _: () = assert!(size_of::<SumValue>() == 136);
 const _: () = assert!(size_of::<Reserve>() == 176);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<Control>() == 40);
+const _: () = assert!(size_of::<Control>() == 44);
 
 #[cfg(feature = "user")]
 mod pod {

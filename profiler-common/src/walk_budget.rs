@@ -1,7 +1,8 @@
 //! How much of a processor's time is spent on walks: a token bucket, filled with a share of the
 //! time in which the processor is at work, emptied by what each walk has cost. Walks at switches
-//! and at the exits of calls give way as it empties. Those of ticks give way last, once another one
-//! of the same share is in debt, which they alone empty: no storm of other walks thins them out.
+//! and at the exits of calls give way as it empties. Those of ticks give way last, once another
+//! one, of a share of its own, is in debt, which they alone empty: no storm of other walks thins
+//! them out.
 //!
 //! It does not say yes or no: what is walked would then depend on what ran just before. It says
 //! with which *chance* the next stack is walked, as a power of two, by the past alone; whoever is
@@ -25,6 +26,17 @@ const LEAST_TICKS_HZ: u32 = 19;
 /// Work of this length fills the bucket at any share that can be set; bounds what is multiplied.
 const LONGEST_NS: u64 = 1 << 40;
 
+/// Which parts of the time in which a processor is at work may be spent on walks, each in units of
+/// one of [`WHOLE_SHARE`]. All zero: any.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkShares {
+    /// On all walks, those of ticks too.
+    pub all: u32,
+    /// On those of ticks, before they give way.
+    pub ticks: u32,
+}
+
 /// See the module. Written by the programs on its processor; a tick may interrupt another one, and
 /// what one of them adds is then lost.
 #[repr(C)]
@@ -38,6 +50,8 @@ pub struct WalkBudget {
     earned_until_ns: u64,
     /// What walks on this processor have cost, nanoseconds; those of ticks too.
     pub spent_ns: u64,
+    /// Of this, those of ticks.
+    pub ticks_spent_ns: u64,
     /// One of `1 << shift` stacks is walked, as of [`WalkBudget::look`].
     pub shift: u64,
 }
@@ -73,7 +87,7 @@ impl WalkBudget {
 
     /// The processor was at work up to `now_ns`.
     #[inline(always)]
-    pub fn earn(&mut self, now_ns: u64, share: u32) {
+    pub fn earn(&mut self, now_ns: u64, shares: WalkShares) {
         let since_ns = self.earned_until_ns;
         self.earned_until_ns = now_ns;
         if since_ns == 0 || now_ns <= since_ns {
@@ -85,9 +99,9 @@ impl WalkBudget {
         } else {
             worked_ns
         };
-        let earned_ns = ((worked_ns * share as u64) >> 20) as i64;
-        self.missing_ns = within(self.missing_ns - earned_ns);
-        self.ticks_missing_ns = within(self.ticks_missing_ns - earned_ns);
+        let earned_ns = |share: u32| ((worked_ns * share as u64) >> 20) as i64;
+        self.missing_ns = within(self.missing_ns - earned_ns(shares.all));
+        self.ticks_missing_ns = within(self.ticks_missing_ns - earned_ns(shares.ticks));
     }
 
     /// A walk has cost this much; `of_tick`: that of a timer tick.
@@ -97,6 +111,7 @@ impl WalkBudget {
         self.spent_ns += ns;
         self.missing_ns = within(self.missing_ns + ns as i64);
         if of_tick {
+            self.ticks_spent_ns += ns;
             self.ticks_missing_ns = within(self.ticks_missing_ns + ns as i64);
         }
     }
@@ -104,9 +119,9 @@ impl WalkBudget {
     /// One of `1 << shift` ticks is walked: at most `max`, 0 where nothing is bounded.
     #[inline(always)]
     #[must_use]
-    pub const fn tick_shift(&self, share: u32, max: u32) -> u32 {
+    pub const fn tick_shift(&self, shares: WalkShares, max: u32) -> u32 {
         let debt_ns = self.ticks_missing_ns - CAPACITY_NS;
-        if share == 0 || debt_ns <= 0 {
+        if shares.ticks == 0 || debt_ns <= 0 {
             return 0;
         }
         let shift = debt_ns as u64 / TICK_STEP_NS as u64;
@@ -119,10 +134,10 @@ impl WalkBudget {
 
     /// At `now_ns`, on a processor at work: with which chance the next stack is walked.
     #[inline(always)]
-    pub fn look(&mut self, now_ns: u64, share: u32) {
-        self.earn(now_ns, share);
+    pub fn look(&mut self, now_ns: u64, shares: WalkShares) {
+        self.earn(now_ns, shares);
         let lacks_ns = self.missing_ns - (CAPACITY_NS - PLENTY_NS);
-        self.shift = if share == 0 || lacks_ns <= 0 {
+        self.shift = if shares.all == 0 || lacks_ns <= 0 {
             0
         } else {
             let shift = 1 + lacks_ns as u64 / STEP_NS as u64;
@@ -135,7 +150,7 @@ impl WalkBudget {
     }
 }
 
-const _: () = assert!(size_of::<WalkBudget>() == 40);
+const _: () = assert!(size_of::<WalkBudget>() == 48);
 
 #[cfg(test)]
 #[path = "walk_budget_tests.rs"]

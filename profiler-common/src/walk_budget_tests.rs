@@ -3,8 +3,13 @@
 use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Half of a hundredth.
-const SHARE: u32 = (WHOLE_SHARE / 200) as u32;
+/// Half of a hundredth, of all walks and of those of ticks.
+const SHARE: WalkShares = WalkShares {
+    all: (WHOLE_SHARE / 200) as u32,
+    ticks: (WHOLE_SHARE / 200) as u32,
+};
+/// Nothing is bounded.
+const ANY: WalkShares = WalkShares { all: 0, ticks: 0 };
 
 /// Numbers that are as good as drawn, and the same each time.
 struct Draws(u64);
@@ -22,8 +27,8 @@ impl Draws {
     }
 }
 
-fn shift(budget: &mut WalkBudget, now_ns: u64, share: u32) -> u32 {
-    budget.look(now_ns, share);
+fn shift(budget: &mut WalkBudget, now_ns: u64, shares: WalkShares) -> u32 {
+    budget.look(now_ns, shares);
     u32::try_from(budget.shift).expect("a shift")
 }
 
@@ -140,7 +145,7 @@ fn edges() {
     for _ in 0..1000 {
         budget.spend(10_000, false);
     }
-    assert_eq!(shift(&mut budget, SECOND_NS, 0), 0);
+    assert_eq!(shift(&mut budget, SECOND_NS, ANY), 0);
 }
 
 // Check that ticks of very deep stacks come to cost the share of the time, and stand for as many as
@@ -194,5 +199,41 @@ fn ticks_give_way_last() {
     assert_eq!(budget.tick_shift(SHARE, max), 0, "it is not theirs");
     budget.spend(2 * CAPACITY_NS as u64, true);
     assert_eq!(budget.tick_shift(SHARE, max), max);
-    assert_eq!(budget.tick_shift(0, max), 0, "nothing is bounded");
+    assert_eq!(budget.tick_shift(ANY, max), 0, "nothing is bounded");
+}
+
+// Check that a smaller share of all walks thins out those at switches and leaves those of ticks as
+// they were, and that the two are told apart in what was spent.
+#[test]
+fn a_smaller_share_is_that_of_switches() {
+    const EVENTS: u64 = 100_000;
+    let spent_ns = |all: u32| {
+        let shares = WalkShares { all, ..SHARE };
+        let mut budget = WalkBudget::default();
+        budget.rest(1);
+        let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
+        for event in 1..=EVENTS {
+            let now_ns = event * 100_000;
+            if draws.is_drawn(shift(&mut budget, now_ns, shares)) {
+                budget.spend(10_000, false);
+            }
+            if event % 100 == 0 {
+                assert_eq!(budget.tick_shift(shares, 2), 0, "{all}: ticks give way");
+                budget.spend(10_000, true);
+            }
+        }
+        assert_eq!(budget.ticks_spent_ns, EVENTS / 100 * 10_000);
+        budget.spent_ns - budget.ticks_spent_ns
+    };
+    let (whole_ns, part_ns) = (spent_ns(SHARE.all), spent_ns(SHARE.all / 2));
+    // Ticks take 0.1 % of the time, of 0.5 % and of 0.25 %.
+    let worked_ns = EVENTS * 100_000;
+    let expected = [worked_ns / 250, worked_ns * 15 / 10_000];
+    for (ns, expected_ns) in [whole_ns, part_ns].into_iter().zip(expected) {
+        let most_ns = expected_ns + CAPACITY_NS as u64 + expected_ns / 20;
+        assert!(
+            ns >= expected_ns * 19 / 20 && ns <= most_ns,
+            "{ns} of {expected_ns}"
+        );
+    }
 }

@@ -121,7 +121,7 @@ fn leave(
 fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64) -> Option<()> {
     task::clear_on_processor(current);
     let to_idle = task.tid() == 0;
-    current.switch(now_ns, to_idle, control.walk_share);
+    current.switch(now_ns, to_idle, control.walks);
     if to_idle {
         return None;
     }

@@ -119,16 +119,16 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
 /// One of `1 << shift` ticks is walked on this processor.
 #[inline(always)]
 fn afforded(current: &mut OnProcessor, control: &Control) -> u32 {
-    if settings::max_tick_shift() == 0 || control.walk_share == 0 {
+    if settings::max_tick_shift() == 0 || control.walks.ticks == 0 {
         return 0;
     }
     // Without switches nobody else says that the processor is at work.
     // SAFETY: takes nothing.
     current
         .walks
-        .earn(unsafe { bpf_ktime_get_ns() }, control.walk_share);
+        .earn(unsafe { bpf_ktime_get_ns() }, control.walks);
     let shift = current
         .walks
-        .tick_shift(control.walk_share, settings::max_tick_shift());
+        .tick_shift(control.walks, settings::max_tick_shift());
     capture::forget(&shift)
 }

@@ -32,6 +32,11 @@ pub struct Spending {
     pub walks_over_budget_total: u64,
     /// The same of timer ticks, which give way last.
     pub ticks_over_budget_total: u64,
+    /// What walks may cost now, those of ticks too, in percent of the time in which processors are
+    /// at work; null: anything. Four tenths of the budget, or what switches and the daemon leave of
+    /// it, but a tenth beside those of ticks in any case.
+    #[schema(required)]
+    pub walks_percent: Option<f64>,
     /// Time in which only samples were due and none was under way, in seconds.
     pub untraced_seconds_total: f64,
     /// What a system call costs more by the hooks' mere presence, in nanoseconds: measured at the
@@ -72,8 +77,10 @@ impl Spending {
             (
                 "not walked, over budget",
                 format!(
-                    "{} switches and calls, {} ticks",
-                    self.walks_over_budget_total, self.ticks_over_budget_total
+                    "{} switches and calls, {} ticks; walks may take {}",
+                    self.walks_over_budget_total,
+                    self.ticks_over_budget_total,
+                    percent(self.walks_percent)
                 ),
             ),
             (

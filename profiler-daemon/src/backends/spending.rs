@@ -25,6 +25,7 @@ pub(super) fn status(collector: &CollectorState) -> Spending {
         samples_total: state.looks,
         walks_over_budget_total: collector.counter(Counter::WalksOverBudget),
         ticks_over_budget_total: collector.counter(Counter::TicksOverBudget),
+        walks_percent: percent(state.walks_budget),
         untraced_seconds_total: state.untraced_ns as f64 / 1e9,
         hooks_price_ns: state.prices.hooks_ns.round(),
         call_price_ns: state.prices.call_ns.round(),

@@ -42,6 +42,7 @@ mod table_state;
 mod tables;
 mod targets;
 mod unwinding;
+mod walk_parts;
 
 pub use budget::{Budget, Tracing};
 pub use callers::Callers;

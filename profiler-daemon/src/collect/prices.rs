@@ -131,6 +131,7 @@ mod tests {
             call_walks_ns: 400_000,
             switches: 5_000,
             walks_ns: 3_000_000,
+            tick_walks_ns: 400_000,
             idle_ns: 0,
         };
         let programs = [

@@ -19,9 +19,8 @@ use crate::units::MonoNs;
 use super::budget::{Budget, BudgetSpent, Controller, ProcessSpent, Tracing};
 use super::cost::{CostEstimate, CostStep, EstimatedCost};
 use super::prices::Prices;
+use super::walk_parts::{WalkPolicy, WalkTimes};
 
-/// The part of the budget that walks at switches and at exits of calls may take.
-const WALKS_SHARE: f64 = 0.4;
 /// The time that is told as what profiling costs of late.
 const LATE_NS: u64 = 10_000_000_000;
 
@@ -46,6 +45,9 @@ pub struct SpendingState {
     pub programs_ns: u64,
     /// Of what programs cost, walks.
     pub walks_ns: u64,
+    /// What walks may cost now, those of ticks too, as a share of the time in which processors are
+    /// at work; `None`: anything.
+    pub walks_budget: Option<f64>,
     /// What profiling has cost over the last ten seconds, this process too, as a share of the time
     /// in which processors were at work; `None` in the first second.
     pub late_share: Option<f64>,
@@ -99,6 +101,7 @@ struct SlotThread {
 pub(super) struct SpendingControl {
     budget: Option<Budget>,
     controller: Option<Controller>,
+    walks: Option<WalkPolicy>,
     prices: Prices,
     estimate: CostEstimate,
     last: SpendingMoment,
@@ -124,10 +127,8 @@ impl SpendingControl {
         may_sample: bool,
         now_ns: MonoNs,
     ) -> Self {
-        let walks = budget.map(|budget| budget.machine * WALKS_SHARE);
-        if let Err(error) = kernel.targets.bound_walks(walks) {
-            warn!("what walks of stacks may cost cannot be bounded: {error}");
-        }
+        let walks = budget.map(|budget| WalkPolicy::new(budget.machine));
+        bound_walks(kernel, walks.as_ref());
         let traces = kernel.settings().system_calls != TracedSystemCalls::Off;
         let controller = budget
             .filter(|_| may_sample && traces)
@@ -141,6 +142,7 @@ impl SpendingControl {
         Self {
             budget,
             controller,
+            walks,
             prices: Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns()),
             estimate: CostEstimate::new(now_ns),
             last,
@@ -226,12 +228,13 @@ impl SpendingControl {
         let (work, own_ns) = (kernel.counts.work(now_ns), process_ns());
         let done = work.since(&self.last.work);
         let programs_ns = self.prices.of_work(&done);
+        let took_ns = own_ns.saturating_sub(self.last.own_ns) as f64;
         let processors = f64::from(kernel.ticks.processor_count());
         let spent = BudgetSpent {
             past_ns: past_ns as f64,
             busy_ns: (processors * past_ns as f64 - done.idle_ns as f64).max(0.0),
             calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0,
-            all_ns: programs_ns + own_ns.saturating_sub(self.last.own_ns) as f64,
+            all_ns: programs_ns + took_ns,
         };
         self.programs_ns += programs_ns;
         self.last = SpendingMoment {
@@ -251,6 +254,17 @@ impl SpendingControl {
         }
         if let Some(controller) = &mut self.controller {
             controller.step(now_ns, &spent);
+        }
+        let times = WalkTimes {
+            past_ns: spent.past_ns,
+            busy_ns: spent.busy_ns,
+            others_ns: self.prices.switch_ns.mul_add(done.switches as f64, took_ns),
+            tick_walks_ns: done.tick_walks_ns as f64,
+        };
+        if let Some(policy) = &mut self.walks
+            && policy.step(&times).is_some()
+        {
+            bound_walks(kernel, Some(policy));
         }
         self.follow(kernel);
     }
@@ -370,6 +384,7 @@ impl SpendingControl {
             let busy_ns = self.last.busy_ns - first.busy_ns;
             (self.last.spent_ns - first.spent_ns) / busy_ns.max(1.0)
         });
+        let walks = self.walks.as_ref().map(|policy| policy.parts().all);
         SpendingState {
             budget: self.budget,
             tracing: self.controller.as_ref().map(Controller::tracing),
@@ -380,8 +395,17 @@ impl SpendingControl {
             prices: self.prices,
             programs_ns: self.programs_ns as u64,
             walks_ns: self.last.work.walks_ns,
+            walks_budget: walks.filter(|share| *share <= 1.0),
             late_share: late.filter(|_| self.past.len() > 10),
         }
+    }
+}
+
+/// Tells the programs what walks may take.
+fn bound_walks(kernel: &mut Kernel, policy: Option<&WalkPolicy>) {
+    let parts = policy.map(WalkPolicy::parts);
+    if let Err(error) = kernel.targets.bound_walks(parts) {
+        warn!("what walks of stacks may cost cannot be bounded: {error}");
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Work {
     pub switches: u64,
     /// What all walks have cost, nanoseconds.
     pub walks_ns: u64,
+    /// Of this, those of ticks.
+    pub tick_walks_ns: u64,
     /// How long processors were idle, nanoseconds.
     pub idle_ns: u64,
 }
@@ -45,6 +47,7 @@ impl Work {
             call_walks_ns: self.call_walks_ns.saturating_sub(earlier.call_walks_ns),
             switches: self.switches.saturating_sub(earlier.switches),
             walks_ns: self.walks_ns.saturating_sub(earlier.walks_ns),
+            tick_walks_ns: self.tick_walks_ns.saturating_sub(earlier.tick_walks_ns),
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
         }
     }
@@ -84,6 +87,7 @@ impl Counts {
                     work.call_walks_ns += value.call_walks_ns;
                     work.switches += value.switches;
                     work.walks_ns += value.walks.spent_ns;
+                    work.tick_walks_ns += value.walks.ticks_spent_ns;
                     work.idle_ns += value.idle_by(now_ns.ns()).unwrap_or(0);
                 }
             }

@@ -70,7 +70,7 @@ pub use refusal::StartError;
 pub use row_finder::RowFinder;
 pub use settings::{KernelSettings, TracedSystemCalls};
 pub use spans::{ProbePlace, SpanProbes};
-pub use targets::{NamedTargets, TargetControl, TargetError, control_groups};
+pub use targets::{NamedTargets, TargetControl, TargetError, WalkParts, control_groups};
 #[cfg(test)]
 pub(crate) use thread_snapshot::made_up;
 pub use thread_snapshot::{AwaitedStack, CallUnderWay, OffCpuStack, ThreadSnapshot, UnwalkedWait};

@@ -12,7 +12,7 @@ use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::Counter;
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
 use profiler_common::records::{scanning, system_calls};
-use profiler_common::walk_budget::WHOLE_SHARE;
+use profiler_common::walk_budget::{WHOLE_SHARE, WalkShares};
 use thiserror::Error;
 use tracing::warn;
 
@@ -107,6 +107,15 @@ pub struct NamedTargets {
     pub comms: Vec<Vec<u8>>,
     /// Paths of version 2 control groups, as in /proc/PID/cgroup.
     pub cgroups: Vec<String>,
+}
+
+/// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WalkParts {
+    /// All of them. Those at switches and at exits of calls give way beyond it.
+    pub all: f64,
+    /// Those of ticks, which give way last.
+    pub ticks: f64,
 }
 
 /// Who is profiled, and how: all that the programs are told.
@@ -269,17 +278,19 @@ impl TargetControl {
         self.control.write()
     }
 
-    /// Bounds what walks may cost, as a share of the time in which processors are at work, 0 to 1;
-    /// `None`: they are not bounded.
+    /// Bounds what walks may cost; `None`: they are not bounded.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn bound_walks(&mut self, share: Option<f64>) -> Result<(), StartError> {
-        let units = share.map_or(0.0, |share| share.clamp(0.0, 1.0) * WHOLE_SHARE as f64);
+    pub fn bound_walks(&mut self, parts: Option<WalkParts>) -> Result<(), StartError> {
+        let units = |part: f64| ((part.clamp(0.0, 1.0) * WHOLE_SHARE as f64) as u32).max(1);
         // Without gaps, every nanosecond is its stack's: there is nothing that other walks could
         // stand for.
-        let is_bound = share.is_some() && self.has_gaps;
-        self.control.value.walk_share = if is_bound { (units as u32).max(1) } else { 0 };
+        let bound = parts.filter(|_| self.has_gaps);
+        self.control.value.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
+            all: units(parts.all),
+            ticks: units(parts.ticks),
+        });
         self.control.write()
     }
 

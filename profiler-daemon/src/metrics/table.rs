@@ -292,6 +292,11 @@ pub(super) const FAMILIES: &[Family] = &[
         |input, series| if let Some(ratio) = input.state(|state| state.spending.machine_budget()) {
         series.add(&[], ratio);
     }),
+    family!(Gauge "profiler_walks_budget_ratio", "ratio", [],
+        "What walks of stacks may cost now, those of ticks too, as a share of the time in which processors are at work: less where switches and the daemon leave less of the budget; absent where that is anything.",
+        |input, series| if let Some(ratio) = input.state(|state| state.spending.walks_budget) {
+        series.add(&[], ratio);
+    }),
     family!(Gauge "profiler_all_system_calls_traced", "", [],
         "1 while all system calls are traced that the settings name, 0 while only samples are because all would cost more than the budget.",
         |input, series| series.add(&[], flag(input.state(|state| !state.spending.only_samples())))),

@@ -67,6 +67,7 @@ impl Daemon {
                 process: 0.05,
             }),
             late_share: Some(0.004),
+            walks_budget: Some(0.002),
             ..SpendingState::default()
         };
         let mut profile = Profile::new(Limits::default(), MonoNs::ZERO, UnixNs::ZERO);

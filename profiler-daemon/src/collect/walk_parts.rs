@@ -1,0 +1,160 @@
+//! Which parts of the time at work walks of stacks may take, so that what profiling costs stays
+//! within its budget. Pure: time and costs are arguments.
+//!
+//! What switches and wakes cost without walks cannot give way, since exact totals rest on it, nor
+//! can what this process takes. Where both take so much of the budget that walks at switches and at
+//! exits of calls would break it, these take less, down to a tenth of the budget. What tracing
+//! system calls costs does not count here: it gives way before walks do.
+
+use crate::kernel::WalkParts;
+
+/// The part of the budget that walks may take where all else leaves it.
+const MOST: f64 = 0.4;
+/// The part that they may take in any case, beside those of ticks.
+const LEAST: f64 = 0.1;
+/// What all else may always cost, as a share of one processor's time: beside little work even a
+/// sleeping daemon breaks a budget of some percent of it, and fewer walks would not gain that back.
+const NEGLIGIBLE: f64 = 0.004;
+/// The time over which costs are smoothed.
+const SMOOTHED_NS: f64 = 3e9;
+/// A change that is told to the programs, as a part of what they were told last.
+const CHANGE: f64 = 0.1;
+
+/// What was spent in a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct WalkTimes {
+    /// How long the while was, nanoseconds.
+    pub(super) past_ns: f64,
+    /// How long processors were at work in it, all together.
+    pub(super) busy_ns: f64,
+    /// What cannot give way has cost: switches and wakes without walks, and this process.
+    pub(super) others_ns: f64,
+    /// What walks of ticks cost.
+    pub(super) tick_walks_ns: f64,
+}
+
+impl WalkTimes {
+    /// These, fading away, and what came after them.
+    fn then(self, after: &Self) -> Self {
+        let kept = (-after.past_ns / SMOOTHED_NS).exp();
+        Self {
+            past_ns: self.past_ns.mul_add(kept, after.past_ns),
+            busy_ns: self.busy_ns.mul_add(kept, after.busy_ns),
+            others_ns: self.others_ns.mul_add(kept, after.others_ns),
+            tick_walks_ns: self.tick_walks_ns.mul_add(kept, after.tick_walks_ns),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct WalkPolicy {
+    /// The budget of the machine, as a share of the time at work.
+    budget: f64,
+    spent: WalkTimes,
+    told: WalkParts,
+}
+
+impl WalkPolicy {
+    /// Nothing has been spent yet.
+    pub(super) fn new(budget: f64) -> Self {
+        let most = MOST * budget;
+        Self {
+            budget,
+            spent: WalkTimes::default(),
+            told: WalkParts {
+                all: most,
+                ticks: most,
+            },
+        }
+    }
+
+    /// What walks may take now.
+    pub(super) const fn parts(&self) -> WalkParts {
+        self.told
+    }
+
+    /// What has been spent since the last step; what walks may take from now on, if that has
+    /// changed.
+    pub(super) fn step(&mut self, spent: &WalkTimes) -> Option<WalkParts> {
+        self.spent = self.spent.then(spent);
+        let spent = &self.spent;
+        if spent.busy_ns <= 0.0 {
+            return None;
+        }
+        let most = MOST * self.budget;
+        let least = LEAST.mul_add(self.budget, spent.tick_walks_ns / spent.busy_ns);
+        let others_ns = spent.others_ns - NEGLIGIBLE * spent.past_ns;
+        let left = self.budget - others_ns / spent.busy_ns;
+        let all = left.max(least).min(most);
+        if (all - self.told.all).abs() <= CHANGE * self.told.all && all < most {
+            return None;
+        }
+        let parts = WalkParts { all, ..self.told };
+        let is_new = parts != self.told;
+        self.told = parts;
+        is_new.then_some(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: f64 = 0.01;
+
+    /// A quarter of a second of two processors at work for this part of it.
+    fn quarter(busy: f64, others: f64, ticks: f64) -> WalkTimes {
+        let busy_ns = 2.0 * 2.5e8 * busy;
+        WalkTimes {
+            past_ns: 2.5e8,
+            busy_ns,
+            others_ns: others * busy_ns,
+            tick_walks_ns: ticks * busy_ns,
+        }
+    }
+
+    /// What walks may take after so many seconds of this.
+    fn after(policy: &mut WalkPolicy, seconds: u32, spent: &WalkTimes) -> f64 {
+        for _ in 0..4 * seconds {
+            policy.step(spent);
+        }
+        policy.parts().all
+    }
+
+    // Check that walks have their whole part while all else leaves it, all that is left where that
+    // is less, and a tenth of the budget beside those of ticks where nothing is left, or the ticks'
+    // own take more; that they have it back when all else is little again; and that those of ticks
+    // have theirs throughout.
+    #[test]
+    fn walks_take_what_is_left() {
+        let mut policy = WalkPolicy::new(BUDGET);
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 0.15, "{found} {expected}");
+        };
+        near(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
+        near(after(&mut policy, 30, &quarter(1.0, 0.010, 0.0005)), 0.002);
+        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.0005)), 0.001_5);
+        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.002)), 0.003);
+        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.02)), 0.004);
+        assert_eq!(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
+        assert_eq!(policy.parts().ticks, 0.004);
+    }
+
+    // Check that a storm is answered within some seconds, and that its end is, though nothing
+    // happens at its begin; that a machine with next to nothing to do has all walks, however dear
+    // the daemon is beside that; and that what stays the same is not told again.
+    #[test]
+    fn it_follows_within_seconds() {
+        let mut policy = WalkPolicy::new(BUDGET);
+        assert_eq!(policy.step(&WalkTimes::default()), None);
+        assert_eq!(policy.step(&quarter(0.0, 0.0, 0.0)), None);
+        after(&mut policy, 60, &quarter(1.0, 0.001, 0.0005));
+        assert_eq!(policy.step(&quarter(1.0, 0.001, 0.0005)), None);
+        let storm = quarter(1.0, 0.02, 0.0005);
+        assert!(after(&mut policy, 4, &storm) < 0.002);
+        assert_eq!(policy.step(&storm), None);
+        assert_eq!(after(&mut policy, 12, &quarter(1.0, 0.001, 0.0005)), 0.004);
+        assert_eq!(after(&mut policy, 12, &quarter(0.01, 0.15, 0.01)), 0.004);
+    }
+}
