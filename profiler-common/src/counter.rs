@@ -121,10 +121,11 @@ counters! {
     ProbeHits = 30, "probe_hits", Event;
     /// Entries and exits of measured functions in threads that are not observed: not measured.
     ProbesNotObserved = 31, "probes_not_observed", Event;
-    /// Entries and exits of measured functions at which the times of the thread could not be read:
-    /// the call is counted only.
+    /// Entries and exits of measured functions at which the times of the thread could not be read,
+    /// or which goroutine it was: the call is counted only.
     ProbesNoTimes = 32, "probes_no_times", Event;
-    /// Entries of measured functions in threads that are not measured because too many are.
+    /// Entries of measured functions in threads that are not measured because too many are; of
+    /// Go's functions in goroutines, where the call is counted only.
     ProbesNoFrames = 33, "probes_no_frames", Event;
     /// Entries and exits of measured functions that are not measured because all rows are in use.
     ProbesNoRow = 34, "probes_no_row", Event;

@@ -64,6 +64,9 @@ pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
 /// Threads that can have open calls of measured functions at a time.
 pub const MAX_MEASURED_THREADS: u32 = 1024;
+/// Goroutines that can have open calls of measured functions at a time: 23 MB when there are so
+/// many.
+pub const MAX_GOROUTINES: u32 = 4096;
 /// Rows of calls per thread, program and measured function.
 pub const MAX_MEASURED_ROWS: u32 = 16_384;
 /// Places that measured functions were called from, of all processes and functions.

@@ -6,6 +6,7 @@
 
 pub mod callers;
 pub mod frames;
+pub mod goroutines;
 pub mod histogram;
 pub mod row;
 
@@ -13,11 +14,13 @@ use crate::clock::{CLASS_COUNT, Class, ClassNs, NO_CALL, Phase, ThreadClock, UNT
 
 pub use callers::{CallerKey, CallerRow, MAX_CALLERS, OTHER_CALLERS};
 pub use frames::{CallFrame, MAX_DEPTH, Rows, ShadowStack};
+pub use goroutines::{Goroutine, GoroutineStack};
 pub use row::{Extremes, MeasuredRow};
 
 /// How a call was probed, which decides what its probes cost: a bit each for an exit (or, where
 /// calls are counted, an entry) that is executed out of its line, an entry that is, and whether
-/// exits are probed at all.
+/// exits are probed at all. With exits a goroutine's calls are where none is probed: all that can
+/// be told of their exits is that they are returns, which are executed out of their line.
 pub const PROBE_KINDS: usize = 8;
 
 /// Which probe was hit: what the program gets with each hit (the cookie of the attachment).
@@ -35,6 +38,8 @@ pub struct Cookie {
     pub entry_stepped: bool,
     /// Entries of the function are counted, and its exits are not probed.
     pub counted_only: bool,
+    /// It is a function of Go: its calls are of goroutines, which threads take turns to run.
+    pub goroutines: bool,
 }
 
 /// Instrumentations at a time.
@@ -48,6 +53,7 @@ const EXIT: u64 = 1;
 const STEPPED: u64 = 2;
 const COUNTED_ONLY: u64 = 4;
 const ENTRY_STEPPED: u64 = 8;
+const GOROUTINES: u64 = 16;
 
 impl Cookie {
     /// As the kernel keeps it.
@@ -60,6 +66,7 @@ impl Cookie {
             | if self.stepped { STEPPED } else { 0 }
             | if self.counted_only { COUNTED_ONLY } else { 0 }
             | if self.entry_stepped { ENTRY_STEPPED } else { 0 }
+            | if self.goroutines { GOROUTINES } else { 0 }
     }
 
     /// What [`Cookie::to_bits`] made of it.
@@ -73,6 +80,7 @@ impl Cookie {
             stepped: bits & STEPPED != 0,
             counted_only: bits & COUNTED_ONLY != 0,
             entry_stepped: bits & ENTRY_STEPPED != 0,
+            goroutines: bits & GOROUTINES != 0,
         }
     }
 }
@@ -84,6 +92,8 @@ pub const fn probe_kind(cookie: Cookie) -> usize {
     let stepped = cookie.stepped as usize;
     if cookie.counted_only {
         stepped
+    } else if cookie.goroutines {
+        2 | cookie.entry_stepped as usize
     } else {
         4 | (cookie.entry_stepped as usize) << 1 | stepped
     }

@@ -444,6 +444,8 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::ShadowStack {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::Goroutine {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for crate::spans::PlaceAction {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::spans::ItemKey {}

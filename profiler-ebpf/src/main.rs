@@ -19,6 +19,7 @@ mod capture;
 mod counters;
 mod evaluate;
 mod filter;
+mod goroutine;
 #[cfg_attr(feature = "before_5_17", path = "before_5_17.rs")]
 #[cfg_attr(not(feature = "before_5_17"), path = "since_5_17.rs")]
 mod kernel;

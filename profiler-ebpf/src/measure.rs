@@ -66,12 +66,12 @@ static MEASURED_PIDS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_MEASURED
 #[map]
 pub static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
-static NO_FRAMES: ShadowStack = ShadowStack::EMPTY;
+pub static NO_FRAMES: ShadowStack = ShadowStack::EMPTY;
 static NO_CALLS: MeasuredRow = MeasuredRow::EMPTY;
 static NO_CALLER: CallerRow = CallerRow::EMPTY;
 
 /// `BPF_NOEXIST`.
-const NEW_ONLY: u64 = 1;
+pub const NEW_ONLY: u64 = 1;
 
 /// At the entry of a function, or at an exit: the cookie says which. (Not by aya's macro, which
 /// makes a function of what it is given: only the program itself may mention a tail call.)
@@ -122,9 +122,7 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
     let frames = frames(record, true)?;
     let mut rows = ThreadRows::now(record);
     end_last_program(frames, record);
-    // The call has put it there; where it is not, it is one of the others.
-    // SAFETY: an address in user space, read as such.
-    let caller = unsafe { bpf_probe_read_user(sp as *const u64) }.unwrap_or(OTHER_CALLERS);
+    let caller = caller_at(sp);
     frames.drop_dead(sp, &mut rows);
     if cookie.counted_only {
         frames.count(cookie.function, caller, kind, &mut rows);
@@ -169,7 +167,7 @@ fn observed_slot(task: Task) -> Option<u32> {
 
 /// The same, or of calibration the record that is nobody's.
 #[inline(always)]
-fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
+pub fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
     let slot = match observed_slot(task) {
         // After the question: it is a part of the cost.
         _ if cookie.instrumentation == CALIBRATION => NO_SLOT,
@@ -274,6 +272,14 @@ fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut ShadowStac
     found.map(|frames| unsafe { &mut *frames })
 }
 
+/// Where a call that begins returns to: the call has put it on the stack. Where it is not, it is
+/// one of the others.
+#[inline(always)]
+pub fn caller_at(sp: u64) -> u64 {
+    // SAFETY: an address in user space, read as such.
+    unsafe { bpf_probe_read_user(sp as *const u64) }.unwrap_or(OTHER_CALLERS)
+}
+
 /// If the thread has executed another program since: the calls of the last one are over.
 #[inline(always)]
 fn end_last_program(frames: &mut ShadowStack, record: &ThreadRecord) {
@@ -285,15 +291,15 @@ fn end_last_program(frames: &mut ShadowStack, record: &ThreadRecord) {
 }
 
 /// The rows of a thread while it executes one program.
-struct ThreadRows<'a> {
-    record: &'a ThreadRecord,
-    exec_count: u32,
+pub struct ThreadRows<'a> {
+    pub record: &'a ThreadRecord,
+    pub exec_count: u32,
 }
 
 impl<'a> ThreadRows<'a> {
     /// Those of the program that it executes now.
     #[inline(always)]
-    fn now(record: &'a ThreadRecord) -> Self {
+    pub fn now(record: &'a ThreadRecord) -> Self {
         Self {
             record,
             exec_count: record.exec_count,

@@ -86,6 +86,10 @@ pub struct ShadowStack {
     pub exec_count: u32,
     /// Place of a frame that was looked for, plus 1; 0 = none.
     found: u32,
+    /// Calls that had no place since there was one last, and whose exits were not met.
+    without_place: u32,
+    /// Unused.
+    padding: u32,
     /// The places, outermost first.
     pub frames: [CallFrame; MAX_DEPTH],
 }
@@ -115,6 +119,8 @@ impl ShadowStack {
         cursor: 0,
         exec_count: 0,
         found: 0,
+        without_place: 0,
+        padding: 0,
         frames: [CallFrame {
             sp: 0,
             caller: 0,
@@ -134,6 +140,18 @@ impl ShadowStack {
     /// to.
     #[inline(always)]
     pub fn enter(&mut self, function: u32, sp: u64, caller: u64, rows: &mut impl Rows) -> bool {
+        self.enter_within((function, sp, caller), None, rows)
+    }
+
+    /// The same; where the row is not of these calls alone, it is to be said whether another call
+    /// of the function is open ([`ShadowStack::is_in`]).
+    #[inline(always)]
+    pub fn enter_within(
+        &mut self,
+        (function, sp, caller): (u32, u64, u64),
+        is_within: Option<bool>,
+        rows: &mut impl Rows,
+    ) -> bool {
         let depth = word(&self.depth);
         let Some(row) = rows.row(function) else {
             return false;
@@ -143,18 +161,20 @@ impl ShadowStack {
         let has_place = depth < MAX_DEPTH as u32;
         let mut flags = 0;
         if has_place {
-            if row.open == 0 {
+            if !is_within.unwrap_or(row.open != 0) {
                 flags = OUTERMOST;
             }
-            row.open += 1;
+            row.open = row.open.wrapping_add(1);
         } else {
             row.too_deep += 1;
         }
         row.sequence = row.sequence.wrapping_add(1);
         rows.called_by(function, caller);
         if !has_place {
+            self.without_place = self.without_place.wrapping_add(1);
             return false;
         }
+        self.without_place = 0;
         let frame = self.at_mut(depth);
         frame.sp = sp;
         frame.caller = caller;
@@ -196,7 +216,7 @@ impl ShadowStack {
         self.depth = depth - 1;
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
-            row.open = row.open.saturating_sub(1);
+            row.open = row.open.wrapping_sub(1);
             row.no_times += 1;
             row.sequence = row.sequence.wrapping_add(1);
         }
@@ -233,7 +253,10 @@ impl ShadowStack {
         rows: &mut impl Rows,
     ) -> bool {
         if !self.find(function, sp) {
-            if let Some(row) = rows.row(function) {
+            if self.without_place > 0 {
+                // That of a call which had no place: those further in end first.
+                self.without_place -= 1;
+            } else if let Some(row) = rows.row(function) {
                 row.sequence = row.sequence.wrapping_add(1);
                 row.exits_unmatched += 1;
                 row.sequence = row.sequence.wrapping_add(1);
@@ -247,7 +270,7 @@ impl ShadowStack {
         let call = self.end(place, kind, now);
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
-            row.open = row.open.saturating_sub(1);
+            row.open = row.open.wrapping_sub(1);
             row.complete(&call);
             row.sequence = row.sequence.wrapping_add(1);
             if call.outermost {
@@ -278,7 +301,7 @@ impl ShadowStack {
             if function != 0
                 && let Some(row) = rows.known(function)
             {
-                row.open = 0;
+                row.open = row.open.wrapping_sub(1);
                 row.left_exec += 1;
             }
         }
@@ -403,7 +426,7 @@ impl ShadowStack {
         frame.function = 0;
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
-            row.open = row.open.saturating_sub(1);
+            row.open = row.open.wrapping_sub(1);
             row.left_unseen += 1;
             row.sequence = row.sequence.wrapping_add(1);
         }
@@ -419,6 +442,25 @@ impl ShadowStack {
             probes: frame.probes_below,
             direct: frame.probes_direct,
         }
+    }
+
+    /// Is a call of the function open?
+    #[inline(always)]
+    pub fn is_in(&mut self, function: u32) -> bool {
+        self.cursor = self.depth;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let cursor = word(&self.cursor);
+            if cursor == 0 || cursor > MAX_DEPTH as u32 {
+                return false;
+            }
+            if self.at_mut(cursor - 1).function == function {
+                return true;
+            }
+            self.cursor = cursor - 1;
+        }
+        false
     }
 
     /// Where the open call of the function with that stack pointer is, from the inner end.
@@ -526,7 +568,7 @@ fn word(word: &u32) -> u32 {
 }
 
 const _: () =
-    assert!(size_of::<CallFrame>() == 176 && size_of::<ShadowStack>() == 16 + 176 * MAX_DEPTH);
+    assert!(size_of::<CallFrame>() == 176 && size_of::<ShadowStack>() == 24 + 176 * MAX_DEPTH);
 
 #[cfg(test)]
 #[path = "frames_tests.rs"]

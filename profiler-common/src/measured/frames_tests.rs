@@ -130,8 +130,67 @@ fn beyond_the_depth_calls_are_counted_only() {
         frames.exit(1, 10_000 - 100 * level, 0, &user(7), &mut rows);
     }
     let row = rows.0[&1];
-    assert_eq!((row.complete, row.exits_unmatched), (32, 8));
+    assert_eq!((row.complete, row.exits_unmatched), (32, 0));
     assert_eq!((row.open, frames.depth), (0, 0));
+    // One more is of no call.
+    frames.exit(1, 20_000, 0, &user(8), &mut rows);
+    assert_eq!(rows.0[&1].exits_unmatched, 1);
+}
+
+/// The rows of a thread that runs one of several goroutines.
+struct RowsOfGoroutines<'a>(&'a mut Map);
+
+impl Rows for RowsOfGoroutines<'_> {
+    fn row(&mut self, function: u32) -> Option<&mut MeasuredRow> {
+        self.0.row(function)
+    }
+
+    fn known(&mut self, function: u32) -> Option<&mut MeasuredRow> {
+        self.0.row(function)
+    }
+
+    fn called_by(&mut self, function: u32, caller: u64) {
+        self.0.called_by(function, caller);
+    }
+
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+        self.0.completed_by(function, caller, call);
+    }
+}
+
+#[test]
+fn calls_of_goroutines_end_on_other_threads() {
+    // Check that calls of two goroutines that two threads take turns to run are outermost each for
+    // itself, that one may end, or be found to be over, on a thread that never began one, and that
+    // none is open in the end, whichever thread's row is looked at first.
+    let mut goroutines = [ShadowStack::EMPTY; 2];
+    let mut threads = [Map::default(), Map::default()];
+    let mut enter = |goroutine: usize, thread: usize, sp: u64, ns: u64| {
+        let mut rows = RowsOfGoroutines(&mut threads[thread]);
+        let frames = &mut goroutines[goroutine];
+        frames.drop_dead(sp, &mut rows);
+        let is_within = frames.is_in(1);
+        assert!(frames.enter_within((1, sp, CALLER), Some(is_within), &mut rows));
+        frames.started(&user(ns));
+        is_within
+    };
+    assert!(!enter(0, 0, 1000, 0));
+    assert!(!enter(1, 0, 1000, 10));
+    assert!(enter(0, 0, 900, 20));
+    // The inner call of the first is left by a panic.
+    assert!(enter(0, 1, 950, 30));
+    for (goroutine, sp, ns) in [(0, 950, 40), (0, 1000, 50), (1, 1000, 110)] {
+        let mut rows = RowsOfGoroutines(&mut threads[1]);
+        assert!(goroutines[goroutine].exit(1, sp, 3, &user(ns), &mut rows));
+    }
+    let [one, other] = [threads[0].0[&1], threads[1].0[&1]];
+    assert_eq!((one.open(), other.open()), (3, 0));
+    let mut all = other;
+    all.merge(&one);
+    assert_eq!((all.calls, all.complete, all.left_unseen), (4, 3, 1));
+    assert_eq!((all.open(), all.outermost), (0, 2));
+    assert_eq!((all.inclusive[0], all.exclusive[0]), (150, 150));
+    assert_eq!(goroutines.map(|frames| frames.depth), [0, 0]);
 }
 
 #[test]

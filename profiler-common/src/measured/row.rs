@@ -39,7 +39,9 @@ impl Extremes {
     }
 }
 
-/// Calls of one function in one thread. Grows only, but for [`MeasuredRow::open`].
+/// Calls of one function in one thread. Grows only, but for [`MeasuredRow::open`]. Of a function of
+/// Go: those that the thread has begun or ended, and their elapsed time alone, as if all of it were
+/// user time.
 ///
 /// Written by the thread itself, under [`MeasuredRow::sequence`]. "Complete" calls are those whose
 /// entry and exit were seen; "outermost" those during which no other call of the function was open
@@ -49,7 +51,8 @@ impl Extremes {
 pub struct MeasuredRow {
     /// Odd while it is being changed.
     pub sequence: u32,
-    /// Calls under way.
+    /// Calls under way; of a function of Go those that the thread has begun less those that it has
+    /// ended, modulo 2^32.
     pub open: u32,
     /// Entries.
     pub calls: u64,
@@ -188,9 +191,20 @@ impl MeasuredRow {
         }
     }
 
+    /// Calls under way. Where rows of several threads are read one after the other, one may seem to
+    /// have ended before it began.
+    #[must_use]
+    pub const fn open(&self) -> u32 {
+        if self.open > i32::MAX as u32 {
+            0
+        } else {
+            self.open
+        }
+    }
+
     /// Adds the calls of another thread.
     pub fn merge(&mut self, other: &Self) {
-        self.open += other.open;
+        self.open = self.open.wrapping_add(other.open);
         self.calls += other.calls;
         self.outermost += other.outermost;
         self.complete += other.complete;

@@ -30,14 +30,14 @@ pub(super) struct CallersOf {
 
 impl CallersOf {
     /// Reads what was counted up to a pass whose processes are known. Functions that are not
-    /// measured any more are forgotten.
+    /// measured any more are forgotten. Returns processes that are gone.
     pub(super) fn pass(
         &mut self,
         measured: &mut FunctionProbes,
         pass: &Pass,
         is_measured: impl Fn(u32) -> bool,
         (processes, frames): (&mut Processes, &mut FrameTable),
-    ) {
+    ) -> HashSet<ProcessKey> {
         // First: who is gone now is not heard of any more.
         let exited = pass.threads.iter();
         let exited = exited.filter(|thread| thread.phase == Phase::Exited);
@@ -67,6 +67,7 @@ impl CallersOf {
         if any {
             measured.remove_callers(is_over);
         }
+        gone
     }
 
     /// Each function's callers, of all processes: those with most calls, and all others together.

@@ -155,6 +155,14 @@ impl Measuring {
         self.calibration.costs().unwrap_or_default()
     }
 
+    /// What probes cost while each of them ran.
+    fn costs_by_instrumentation(&self) -> BTreeMap<u64, ProbeCosts> {
+        let now = self.costs();
+        let all = self.instrumentations.iter();
+        all.map(|(id, one)| (u64::from(*id), one.costs.unwrap_or(now)))
+            .collect()
+    }
+
     /// Ends what measures the cost of probes, once nothing is measured.
     fn end_calibration(&mut self, kernel: &mut Kernel) {
         if self.running().next().is_none()
@@ -323,8 +331,15 @@ impl Measuring {
             .living
             .extract_if(|key, _| is_gone(key.thread.tid, BootNs::new(key.thread.start_boot_ns)));
         for (key, mut row) in gone.collect::<Vec<_>>() {
-            // Nobody will see them end.
-            row.left_exit += u64::from(std::mem::take(&mut row.open));
+            let functions = &self.functions;
+            let is_of_goroutines = |number| {
+                let function: Option<&AttachedFunction> = functions.get(number);
+                function.is_some_and(|function| function.plan.goroutines)
+            };
+            if !is_of_goroutines(&key.function) {
+                // Nobody will see them end.
+                row.left_exit += u64::from(std::mem::take(&mut row.open));
+            }
             self.keep_ended(&key, &row);
         }
         kernel.measured.remove(
@@ -382,6 +397,10 @@ impl Measuring {
             .measured
             .remove(|_| false, |function| numbers.contains(&function));
         self.end_calibration(kernel);
+        let costs = self.costs();
+        if let Some(one) = self.instrumentations.get_mut(&id) {
+            one.costs = Some(costs);
+        }
     }
 
     /// Takes in who called, once the processes of a pass are known.
@@ -395,7 +414,33 @@ impl Measuring {
             let (functions, trials) = (&self.functions, &self.trials);
             let is_known = |number| functions.contains_key(&number) || trials.contains_key(&number);
             let measured = &mut kernel.measured;
-            self.callers.pass(measured, pass, is_known, names);
+            let gone = self.callers.pass(measured, pass, is_known, names);
+            self.end_goroutines(kernel, &gone);
+        }
+    }
+
+    /// Calls of goroutines end with their process, not with a thread.
+    fn end_goroutines(&mut self, kernel: &mut Kernel, gone: &HashSet<ProcessKey>) {
+        if gone.is_empty() {
+            return;
+        }
+        kernel.measured.remove_goroutines(|goroutine| {
+            gone.contains(&ProcessKey {
+                pid: goroutine.pid,
+                start_ns: BootNs::new(goroutine.process_start_boot_ns),
+            })
+        });
+        let functions = self.functions.iter_mut();
+        for (number, function) in functions.filter(|(_, function)| function.plan.goroutines) {
+            for process in gone {
+                if let Some(row) = function.ended.get_mut(process)
+                    && row.open() > 0
+                {
+                    row.left_exit += u64::from(row.open());
+                    row.open = 0;
+                    self.changed.insert((*number, *process));
+                }
+            }
         }
     }
 

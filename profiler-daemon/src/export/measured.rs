@@ -72,11 +72,13 @@ fn measured_table(measured: &Measured) -> Table {
 
 fn cells(row: &MeasuredValues) -> Vec<Cell> {
     let values = &row.values;
-    let (elapsed, application) = (&values.elapsed, &values.application);
-    let time = |ns: Option<u64>| Cell::Text(ns.map_or_else(|| "-".to_owned(), nanoseconds));
-    let share = match elapsed.inclusive_ns {
-        0 => "-".to_owned(),
-        all => percent(100.0 * application.inclusive_ns as f64 / all as f64),
+    let elapsed = &values.elapsed;
+    let application_ns = values.application.as_ref().map(|times| times.inclusive_ns);
+    let none = || "-".to_owned();
+    let time = |ns: Option<u64>| Cell::Text(ns.map_or_else(none, nanoseconds));
+    let share = match (elapsed.inclusive_ns, application_ns) {
+        (0, _) | (_, None) => none(),
+        (all, Some(ns)) => percent(100.0 * ns as f64 / all as f64),
     };
     vec![
         values.calls.to_string().into(),
@@ -86,7 +88,7 @@ fn cells(row: &MeasuredValues) -> Vec<Cell> {
         time(elapsed.max_ns),
         Cell::Time(elapsed.inclusive_ns),
         Cell::Time(elapsed.exclusive_ns),
-        Cell::Time(application.inclusive_ns),
+        application_ns.map_or_else(|| Cell::Text(none()), Cell::Time),
         share.into(),
         name(&row.function).into(),
         name(last_part(&row.module)).into(),

@@ -11,23 +11,24 @@
 //! between. So it is measured anew while functions are, and how far a probe without warm caches is
 //! from one with them is a part of the error.
 
-use std::arch::global_asm;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-use profiler_common::measured::{
-    CALIBRATION, Cookie, MeasuredKey, PROBE_KINDS, elapsed_ns, probe_kind,
-};
+use profiler_common::measured::{CALIBRATION, MeasuredKey, PROBE_KINDS, elapsed_ns};
 use serde::{Deserialize, Serialize};
 
 use super::measure_error::MeasureError;
-use super::measured::{FunctionProbes, ProbePoint};
+use super::measured::FunctionProbes;
 use super::probing::Probing;
 use super::targets::TargetControl;
 use crate::sys::clock::{monotonic_ns, thread_ns};
 use crate::sys::proc_fs;
 use crate::units::{FileOffset, MonoNs, VirtualAddress};
+
+mod functions;
+
+use functions::{CalibratedProbe, PROBED, call, profiler_calibrate_without};
 
 /// Numbers of functions that are used here: 1 to this.
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
@@ -56,66 +57,6 @@ const CACHE_LINE: usize = 64;
 /// Most mappings of this program that are looked at.
 const MAX_MAPPINGS: usize = 4096;
 
-global_asm!(
-    ".pushsection .text.profiler_probe_calibration, \"ax\", @progbits",
-    // Rust's code that calls them may be in another object.
-    ".globl profiler_calibrate_without",
-    ".hidden profiler_calibrate_without",
-    ".globl profiler_calibrate_emulated",
-    ".hidden profiler_calibrate_emulated",
-    ".globl profiler_calibrate_stepped",
-    ".hidden profiler_calibrate_stepped",
-    ".globl profiler_calibrate_emulated_emulated",
-    ".hidden profiler_calibrate_emulated_emulated",
-    ".globl profiler_calibrate_emulated_stepped",
-    ".hidden profiler_calibrate_emulated_stepped",
-    ".globl profiler_calibrate_stepped_emulated",
-    ".hidden profiler_calibrate_stepped_emulated",
-    ".globl profiler_calibrate_stepped_stepped",
-    ".hidden profiler_calibrate_stepped_stepped",
-    ".balign 64",
-    // The first instruction is imitated, and the exit is a jump: 1 byte, then 1, then 2.
-    "profiler_calibrate_emulated_emulated: push rbp",
-    "pop rbp",
-    "jmp 2f",
-    ".balign 64",
-    "profiler_calibrate_emulated_stepped: push rbp",
-    "pop rbp",
-    "ret",
-    ".balign 64",
-    // The first instruction is stepped: 2 bytes, then the exit.
-    "profiler_calibrate_stepped_emulated: xor eax, eax",
-    "jmp 2f",
-    ".balign 64",
-    "profiler_calibrate_stepped_stepped: xor eax, eax",
-    "ret",
-    // The same, to be counted only.
-    ".balign 64",
-    "profiler_calibrate_emulated: push rbp",
-    "pop rbp",
-    "ret",
-    ".balign 64",
-    "profiler_calibrate_stepped: xor eax, eax",
-    "ret",
-    ".balign 64",
-    "profiler_calibrate_without: push rbp",
-    "pop rbp",
-    "ret",
-    ".balign 64",
-    "2: ret",
-    ".popsection",
-);
-
-unsafe extern "C" {
-    safe fn profiler_calibrate_without();
-    safe fn profiler_calibrate_emulated();
-    safe fn profiler_calibrate_stepped();
-    safe fn profiler_calibrate_emulated_emulated();
-    safe fn profiler_calibrate_emulated_stepped();
-    safe fn profiler_calibrate_stepped_emulated();
-    safe fn profiler_calibrate_stepped_stepped();
-}
-
 /// Nanoseconds a call: the middle of all batches, and how far one may be off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeCost {
@@ -132,55 +73,6 @@ pub struct ProbeCost {
 
 /// By kind of probed call ([`probe_kind`]).
 pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
-
-/// A function of this program and how it is probed.
-#[derive(Debug)]
-struct CalibratedProbe {
-    function: extern "C" fn(),
-    entry_stepped: bool,
-    exit_stepped: bool,
-    /// Where its exit is, from its entry, bytes; `None`: its entries are counted.
-    exit: Option<u64>,
-}
-
-const PROBED: [CalibratedProbe; 6] = [
-    CalibratedProbe {
-        function: profiler_calibrate_emulated,
-        entry_stepped: false,
-        exit_stepped: false,
-        exit: None,
-    },
-    CalibratedProbe {
-        function: profiler_calibrate_stepped,
-        entry_stepped: true,
-        exit_stepped: false,
-        exit: None,
-    },
-    CalibratedProbe {
-        function: profiler_calibrate_emulated_emulated,
-        entry_stepped: false,
-        exit_stepped: false,
-        exit: Some(2),
-    },
-    CalibratedProbe {
-        function: profiler_calibrate_emulated_stepped,
-        entry_stepped: false,
-        exit_stepped: true,
-        exit: Some(2),
-    },
-    CalibratedProbe {
-        function: profiler_calibrate_stepped_emulated,
-        entry_stepped: true,
-        exit_stepped: false,
-        exit: Some(2),
-    },
-    CalibratedProbe {
-        function: profiler_calibrate_stepped_stepped,
-        entry_stepped: true,
-        exit_stepped: true,
-        exit: Some(2),
-    },
-];
 
 /// Nanoseconds a call that probes have added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -317,7 +209,12 @@ impl Calibration {
         let own = proc_fs::own_pid(std::process::id()).unwrap_or_else(std::process::id);
         let file = Arc::new(File::open(MODULE).map_err(refused)?);
         let mut points = Vec::new();
-        for (number, probed) in (1..).zip(&PROBED) {
+        let has_goroutines = measured.has_goroutines()?;
+        let probed = || {
+            let numbered = (1..).zip(&PROBED);
+            numbered.filter(move |(_, probed)| has_goroutines || !probed.goroutines)
+        };
+        for (number, probed) in probed() {
             let entry = offset_of(probed.function).ok_or_else(|| {
                 refused(std::io::Error::other(
                     "this program does not find its own functions",
@@ -330,7 +227,7 @@ impl Calibration {
             self.costs = None;
         }
         if self.kinds.is_empty() {
-            let kinds = (1..).zip(&PROBED).map(|(number, probed)| CallKind {
+            let kinds = probed().map(|(number, probed)| CallKind {
                 probed,
                 number,
                 without_ns: ns_per_call(probed.function, FIRST_CALLS),
@@ -365,7 +262,7 @@ impl Calibration {
     fn measure(&mut self, measured: &FunctionProbes) {
         // Rows are made by the first call.
         for kind in &mut self.kinds {
-            (kind.probed.function)();
+            call(kind.probed.function);
         }
         for (key, _) in measured.rows() {
             if let Some(kind) = self
@@ -420,40 +317,6 @@ impl CallKind {
     }
 }
 
-impl CalibratedProbe {
-    /// What its probed calls are to whoever subtracts their cost.
-    fn kind(&self) -> usize {
-        probe_kind(self.cookie(0, self.exit.is_some()))
-    }
-
-    const fn cookie(&self, number: u32, exit: bool) -> Cookie {
-        Cookie {
-            function: number,
-            instrumentation: CALIBRATION,
-            exit,
-            stepped: if exit {
-                self.exit_stepped
-            } else {
-                self.entry_stepped
-            },
-            entry_stepped: self.entry_stepped,
-            counted_only: self.exit.is_none(),
-        }
-    }
-
-    fn points(&self, number: u32, entry: FileOffset) -> Vec<ProbePoint> {
-        let mut points = vec![ProbePoint {
-            offset: entry,
-            cookie: self.cookie(number, false),
-        }];
-        points.extend(self.exit.map(|distance| ProbePoint {
-            offset: entry + distance,
-            cookie: self.cookie(number, true),
-        }));
-        points
-    }
-}
-
 /// The middle of these batches, and how far calls may be from it: cold caches add to both parts of
 /// a call alike.
 fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
@@ -489,7 +352,7 @@ fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
 fn ns_per_call(function: extern "C" fn(), calls: u32) -> f64 {
     let began_ns = thread_ns();
     for _ in 0..calls {
-        std::hint::black_box(function)();
+        call(function);
     }
     thread_ns().saturating_sub(began_ns) as f64 / f64::from(calls)
 }
@@ -499,7 +362,7 @@ fn ns_per_call(function: extern "C" fn(), calls: u32) -> f64 {
 fn cold_ns(function: extern "C" fn(), memory: &mut [u8]) -> f64 {
     let mut took_ns = |function: extern "C" fn()| {
         let began_ns = monotonic_ns();
-        std::hint::black_box(function)();
+        call(function);
         for line in std::hint::black_box(&mut *memory).chunks_mut(CACHE_LINE) {
             line[0] = line[0].wrapping_add(1);
         }

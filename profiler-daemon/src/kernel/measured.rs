@@ -8,7 +8,7 @@ use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
 use profiler_common::measured::{
-    CALIBRATION, CallerKey, CallerRow, Cookie, MeasuredKey, MeasuredRow, MeasuredThread,
+    CALIBRATION, CallerKey, CallerRow, Cookie, Goroutine, MeasuredKey, MeasuredRow, MeasuredThread,
     ShadowStack,
 };
 use tracing::warn;
@@ -18,7 +18,7 @@ use super::maps::{Maps, SharedMap, preallocated};
 use super::measure_error::MeasureError;
 use super::probe_program::Probe;
 use super::probes::{self, Probeable, Probes};
-use super::probing::Probing;
+use super::probing::{self, Probing};
 use super::refusal::StartError;
 use super::targets::TargetControl;
 use super::variant::Variant;
@@ -26,6 +26,8 @@ use crate::units::FileOffset;
 
 /// The name of the program.
 const PROGRAM: &str = "measure";
+/// That of the one for functions of Go.
+const GOROUTINES_PROGRAM: &str = "goroutine";
 /// The map of open calls.
 const FRAMES: &str = "MEASURED_FRAMES";
 /// The map of what was counted.
@@ -62,6 +64,11 @@ impl Probeable for ProbePoint {
 pub struct FunctionProbes {
     /// First: probes go before what they use.
     probes: Probes<ProbePoint>,
+    /// Those of functions of Go.
+    goroutines: Probes<ProbePoint>,
+    /// The kernel refuses the program of those.
+    no_goroutines: bool,
+    open_goroutines: HashMap<MapData, Goroutine, ShadowStack>,
     frames: HashMap<MapData, MeasuredThread, ShadowStack>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
     callers: HashMap<MapData, CallerKey, CallerRow>,
@@ -80,6 +87,9 @@ impl FunctionProbes {
     ) -> Result<Self, StartError> {
         Ok(Self {
             probes: Probes::new(PROGRAM, variant.object(), shared),
+            goroutines: Probes::new(GOROUTINES_PROGRAM, variant.object(), shared),
+            no_goroutines: false,
+            open_goroutines: maps.typed("GOROUTINE_FRAMES")?,
             frames: maps.typed(FRAMES)?,
             rows: maps.typed(ROWS)?,
             callers: maps.typed(CALLERS)?,
@@ -101,10 +111,34 @@ impl FunctionProbes {
         probes::supported()
     }
 
+    /// Whether calls of goroutines are told apart here: older kernels would need their map whole
+    /// from the beginning, too.
+    #[must_use]
+    pub fn follows_goroutines() -> bool {
+        !probing::needs_whole_maps()
+    }
+
+    /// Whether functions of Go can be measured. (Not if the kernel refuses the program for them
+    /// alone.)
+    ///
+    /// # Errors
+    /// [`MeasureError`] if none can be.
+    pub(super) fn has_goroutines(&mut self) -> Result<bool, MeasureError> {
+        self.load()?;
+        if self.no_goroutines || !Self::follows_goroutines() {
+            return Ok(false);
+        }
+        if let Err(error) = self.goroutines.load(|| Ok(Vec::new())) {
+            warn!("functions of Go cannot be measured: {error}");
+            self.no_goroutines = true;
+        }
+        Ok(!self.no_goroutines)
+    }
+
     /// Points that are attached, but for those of calibration.
     #[must_use]
     pub fn points(&self) -> usize {
-        let points = self.probes.attached();
+        let points = self.probes.attached().chain(self.goroutines.attached());
         points
             .filter(|point| point.instrumentation() != CALIBRATION)
             .count()
@@ -113,7 +147,10 @@ impl FunctionProbes {
     /// Those of one instrumentation.
     #[must_use]
     pub fn points_of(&self, instrumentation: u8) -> usize {
-        self.probes.attached_by(instrumentation)
+        let both = [&self.probes, &self.goroutines];
+        both.map(|probes| probes.attached_by(instrumentation))
+            .iter()
+            .sum()
     }
 
     /// Has an instrumentation measure these processes, and their children if `children`; `None`:
@@ -159,6 +196,27 @@ impl FunctionProbes {
         points: &[ProbePoint],
         pid: Option<u32>,
     ) -> Result<(), MeasureError> {
+        self.load()?;
+        let points = points.iter().copied();
+        let (of_goroutines, points): (Vec<ProbePoint>, Vec<ProbePoint>) =
+            points.partition(|point| point.cookie.goroutines);
+        if of_goroutines.is_empty() {
+            return self.probes.attach(file, module, &points, pid);
+        }
+        self.goroutines.load(|| Ok(Vec::new()))?;
+        self.goroutines.attach(file, module, &of_goroutines, pid)?;
+        let attached = self.probes.attach(file, module, &points, pid);
+        if attached.is_err() {
+            self.goroutines.detach(|attached| {
+                let is_new = |point: &ProbePoint| of_goroutines.contains(point);
+                attached.points.iter().all(is_new) && pid.is_none_or(|pid| attached.is_in(pid))
+            });
+        }
+        attached
+    }
+
+    /// Loads the program, if that was not done yet.
+    fn load(&mut self) -> Result<(), MeasureError> {
         let Self {
             probes,
             frames,
@@ -172,8 +230,7 @@ impl FunctionProbes {
             let (whole_callers, shared_callers) = whole(CALLERS, MAX_MEASURED_CALLERS)?;
             (*frames, *rows, *callers) = (whole_frames, whole_rows, whole_callers);
             Ok(vec![shared_frames, shared_rows, shared_callers])
-        })?;
-        probes.attach(file, module, points, pid)
+        })
     }
 
     /// The calls that one thread made of one function so far.
@@ -183,8 +240,9 @@ impl FunctionProbes {
 
     /// Detaches the probes of an instrumentation that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
-        let probes = &mut self.probes;
-        probes.detach(|attached| attached.is_in(pid) && attached.is_of(instrumentation));
+        for probes in [&mut self.probes, &mut self.goroutines] {
+            probes.detach(|attached| attached.is_in(pid) && attached.is_of(instrumentation));
+        }
     }
 
     /// Detaches the probes of functions. Others in the same links are attached again: what of them
@@ -193,9 +251,12 @@ impl FunctionProbes {
     /// # Errors
     /// [`MeasureError`] if the others cannot be attached any more.
     pub fn detach_functions(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
-        let probes = &mut self.probes;
-        let (_, others) = probes.detach_points(|point| is_over(point.cookie.function));
-        others
+        let both = [&mut self.probes, &mut self.goroutines];
+        let others = both.map(|probes| {
+            let (_, others) = probes.detach_points(|point| is_over(point.cookie.function));
+            others
+        });
+        others.into_iter().collect()
     }
 
     /// Detaches all probes of an instrumentation, which measures nobody any more.
@@ -207,8 +268,9 @@ impl FunctionProbes {
         instrumentation: u8,
         targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
-        self.probes
-            .detach(|attached| attached.is_of(instrumentation));
+        for probes in [&mut self.probes, &mut self.goroutines] {
+            probes.detach(|attached| attached.is_of(instrumentation));
+        }
         let bit = 1_u32 << (instrumentation & 31);
         targets.measure(bit, false, false)?;
         let chosen: Vec<u32> = self.pids.keys().filter_map(Result::ok).collect();
@@ -287,6 +349,20 @@ impl FunctionProbes {
             warn!("calls of measured functions are kept that are over: {error}");
         }
     }
+
+    /// Open calls of goroutines in processes for which `is_gone`: they are removed.
+    pub fn remove_goroutines(&mut self, is_gone: impl Fn(&Goroutine) -> bool) {
+        if !self.goroutines.is_loaded() {
+            return;
+        }
+        let all: Vec<Goroutine> = self.open_goroutines.keys().filter_map(Result::ok).collect();
+        let gone = all.iter().filter(|goroutine| is_gone(goroutine));
+        let failed = gone.filter_map(|goroutine| self.open_goroutines.remove(goroutine).err());
+        if let Some(error) = failed.last() {
+            warn!("calls of goroutines are kept that are over: {error}");
+        }
+    }
+
     /// Where calls were made from so far, by process and function.
     #[must_use]
     pub fn callers(&self) -> Vec<(CallerKey, CallerRow)> {

@@ -86,7 +86,7 @@ impl From<&MeasuredRow> for Calls {
         };
         Self {
             calls: row.calls,
-            open: row.open.into(),
+            open: row.open().into(),
             outermost: row.outermost,
             left_unseen: row.left_unseen + row.left_exec + row.left_exit,
             counted_only: row.too_deep + row.no_times,
@@ -235,6 +235,8 @@ pub struct ProbedFunction {
     pub address: ModuleAddress,
     /// Why its calls are counted only, if they are.
     pub counted_only: Option<Box<str>>,
+    /// Whether its calls are of goroutines, of which elapsed time alone is known.
+    pub goroutines: bool,
     /// When its probes were attached.
     pub attached: At,
 }
@@ -258,8 +260,8 @@ pub struct FunctionState {
 pub struct MeasuredCalls {
     /// The functions, in the order in which they were asked for.
     pub functions: Arc<Vec<FunctionState>>,
-    /// What probes cost.
-    pub costs: ProbeCosts,
+    /// What probes cost while each instrumentation ran.
+    pub costs: BTreeMap<u64, ProbeCosts>,
     /// Their calls so far.
     pub counted: Arc<Counted>,
 }
@@ -269,6 +271,13 @@ impl MeasuredCalls {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
+    }
+
+    /// What probes cost while a function was measured.
+    #[must_use]
+    pub fn costs_of(&self, function: &ProbedFunction) -> ProbeCosts {
+        let known = self.costs.get(&function.instrumentation);
+        known.copied().unwrap_or_default()
     }
 
     /// Whether a border of the recent past is one of a function's time.

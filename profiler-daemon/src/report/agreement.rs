@@ -232,6 +232,9 @@ impl Sampled {
         if function.counted_only.is_some() {
             return Agreement::unknown("its calls are counted only");
         }
+        if function.goroutines {
+            return Agreement::unknown("it is Go's, whose calls wait without a thread");
+        }
         let time = match time_of(view, of) {
             Ok(time) => time,
             Err(why) => return Agreement::unknown(why),
@@ -255,7 +258,7 @@ impl Sampled {
             look.of(of),
             time.1 - time.0,
             began_before,
-            &snapshot.measured().costs,
+            &snapshot.measured().costs_of(function),
         )
     }
 }

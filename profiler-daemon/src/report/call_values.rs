@@ -1,6 +1,8 @@
 //! What is told of the calls of a measured function: the values of instrumentation, with what the
 //! probes themselves took subtracted.
 
+use std::ops::AddAssign;
+
 use profiler_common::Class;
 use profiler_common::measured::histogram::lower_bound_ns;
 use profiler_common::measured::{PROBE_KINDS, elapsed_ns};
@@ -9,6 +11,10 @@ use serde::Serialize;
 use super::values::{ClassValues, Denominators, percent};
 use crate::kernel::ProbeCosts;
 use crate::profile::measured::{Calls, Durations};
+
+/// What is to be known of functions of Go.
+const OF_GOROUTINES: &str =
+    "it is Go's: threads take turns to run its calls, of which elapsed time alone is known";
 
 /// Below so many times what a probe takes within a call, a call is mostly probe.
 const MOSTLY_PROBE: f64 = 10.0;
@@ -32,12 +38,16 @@ pub struct CallValues {
     pub exits_unmatched: u64,
     /// All of the time.
     pub elapsed: MeasuredTimes,
-    /// The part of it in user mode outside system calls; handling page faults is in it.
-    pub application: MeasuredTimes,
+    /// The part of it in user mode outside system calls; handling page faults is in it. Null of
+    /// functions of Go, as the next ones: threads take turns to run their calls.
+    #[schema(required)]
+    pub application: Option<MeasuredTimes>,
     /// Inclusive time by class.
-    pub classes: ClassValues,
+    #[schema(required)]
+    pub classes: Option<ClassValues>,
     /// Exclusive time by class: less the calls of other measured functions that it made.
-    pub exclusive_classes: ClassValues,
+    #[schema(required)]
+    pub exclusive_classes: Option<ClassValues>,
     /// Page faults during its calls that waited for no device.
     pub minor_faults: u64,
     /// Those that did.
@@ -56,7 +66,7 @@ pub struct CallValues {
     /// calls are counted.
     #[schema(pattern = "^(sites|none)$")]
     pub exits: &'static str,
-    /// Why there are no times, or not to the end.
+    /// Why there are no times, or not all, or not to the end.
     #[schema(required)]
     pub why: Option<String>,
 }
@@ -88,7 +98,8 @@ pub struct MeasuredTimes {
     #[schema(required)]
     pub p99_ns: Option<u64>,
     /// Of the session's inclusive time, as of the sampled values. Absent where the function is not
-    /// beside sampled ones, as the next ones.
+    /// beside sampled ones, and of functions of Go, whose calls wait without a thread; as the next
+    /// ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inclusive_percent: Option<f64>,
     /// Of the session's inclusive time.
@@ -123,24 +134,56 @@ pub(super) struct About<'a> {
     pub(super) counted_only: Option<&'a str>,
     /// Why its probes were detached before the end.
     pub(super) gave_up: Option<&'a str>,
+    /// Whether its calls are of goroutines, of which elapsed time alone is known.
+    pub(super) goroutines: bool,
+}
+
+/// What probes took of calls, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeTimes {
+    /// The calls' own, of the inclusive time.
+    own_ns: f64,
+    /// Those of calls below, of the inclusive time.
+    below_ns: f64,
+    /// Of the exclusive time.
+    exclusive_ns: f64,
+    /// How far the first two together may be off.
+    error_ns: f64,
+}
+
+impl ProbeTimes {
+    /// Of these calls, where probes cost this.
+    pub(super) fn of(calls: &Calls, costs: &ProbeCosts) -> Self {
+        let inside = |kind: usize| costs[kind].inside_ns;
+        let direct_ns = cost(&calls.probes_direct, |kind| costs[kind].outside_ns);
+        Self {
+            own_ns: cost(&calls.probes_outermost, inside),
+            below_ns: cost(&calls.probes_below, |kind| total_ns(costs, kind)),
+            exclusive_ns: cost(&calls.probes_own, inside) + direct_ns,
+            error_ns: cost(&calls.probes_outermost, |kind| costs[kind].inside_error_ns)
+                + cost(&calls.probes_below, |kind| costs[kind].error_ns),
+        }
+    }
+}
+
+impl AddAssign for ProbeTimes {
+    fn add_assign(&mut self, other: Self) {
+        self.own_ns += other.own_ns;
+        self.below_ns += other.below_ns;
+        self.exclusive_ns += other.exclusive_ns;
+        self.error_ns += other.error_ns;
+    }
 }
 
 impl CallValues {
-    /// Of these calls. `of`: what percentages are of, if anything.
+    /// Of these calls, of which `probes` took this. `of`: what percentages are of, if anything.
     pub(super) fn new(
         calls: &Calls,
         about: About<'_>,
-        costs: &ProbeCosts,
+        probes: ProbeTimes,
         of: Option<&Denominators>,
     ) -> Self {
-        let inside = |kind: usize| costs[kind].inside_ns;
-        let own_ns = cost(&calls.probes_outermost, inside);
-        let below_ns = cost(&calls.probes_below, |kind| total_ns(costs, kind));
-        let direct_ns = cost(&calls.probes_direct, |kind| costs[kind].outside_ns);
-        let probe_ns = own_ns + below_ns;
-        let exclusive_probe_ns = cost(&calls.probes_own, inside) + direct_ns;
-        let error_ns = cost(&calls.probes_outermost, |kind| costs[kind].inside_error_ns)
-            + cost(&calls.probes_below, |kind| costs[kind].error_ns);
+        let probe_ns = probes.own_ns + probes.below_ns;
         let per_call_ns = if calls.outermost == 0 {
             0.0
         } else {
@@ -154,7 +197,7 @@ impl CallValues {
             times
         };
         let inclusive = lessened(&calls.inclusive, probe_ns);
-        let exclusive = lessened(&calls.exclusive, exclusive_probe_ns);
+        let exclusive = lessened(&calls.exclusive, probes.exclusive_ns);
         let times = |inclusive_ns: u64, exclusive_ns: u64, durations: &Durations| {
             MeasuredTimes::new(
                 (inclusive_ns, exclusive_ns),
@@ -168,7 +211,7 @@ impl CallValues {
             &calls.elapsed,
         );
         let mut application = times(inclusive[user], exclusive[user], &calls.application);
-        if let Some(of) = of {
+        if let Some(of) = of.filter(|_| !about.goroutines) {
             let process = of.process.as_ref();
             elapsed.set_shares(
                 of.session.elapsed_ns(),
@@ -188,22 +231,26 @@ impl CallValues {
             counted_only: calls.counted_only,
             exits_unmatched: calls.exits_unmatched,
             elapsed,
-            application,
-            classes: ClassValues::from(&inclusive),
-            exclusive_classes: ClassValues::from(&exclusive),
+            application: (!about.goroutines).then_some(application),
+            classes: (!about.goroutines).then(|| ClassValues::from(&inclusive)),
+            exclusive_classes: (!about.goroutines).then(|| ClassValues::from(&exclusive)),
             minor_faults: calls.faults[0],
             major_faults: calls.faults[1],
             untraced_calls: calls.untraced,
             probe_ns: probe_ns as u64,
-            error_ns: error_ns as u64,
+            error_ns: probes.error_ns as u64,
             mostly_probe: calls.outermost > 0
-                && (raw_ns < MOSTLY_PROBE * own_ns || raw_ns < 2.0 * probe_ns),
+                && (raw_ns < MOSTLY_PROBE * probes.own_ns || raw_ns < 2.0 * probe_ns),
             exits: if about.counted_only.is_none() {
                 "sites"
             } else {
                 "none"
             },
-            why: about.gave_up.or(about.counted_only).map(str::to_owned),
+            why: about
+                .gave_up
+                .or(about.counted_only)
+                .or(about.goroutines.then_some(OF_GOROUTINES))
+                .map(str::to_owned),
         }
     }
 
@@ -212,9 +259,9 @@ impl CallValues {
         if let Some((group, column)) = name.split_once('.') {
             return match group {
                 "elapsed" => self.elapsed.column(column),
-                "application" => self.application.column(column),
-                "classes" => self.classes.class(column),
-                "exclusive_classes" => self.exclusive_classes.class(column),
+                "application" => self.application.as_ref()?.column(column),
+                "classes" => self.classes.as_ref()?.class(column),
+                "exclusive_classes" => self.exclusive_classes.as_ref()?.class(column),
                 _ => None,
             };
         }

@@ -97,8 +97,11 @@ fn scope<'a>(view: &View<'a>) -> impl Fn(ProcessKey) -> bool {
 /// What probes took of what a view covers, nanoseconds; `None` where nothing was measured.
 pub(super) fn probes_ns(view: &View<'_>) -> Option<u64> {
     let covered = covered(view);
-    let costs = &view.snapshot.measured().costs;
-    let calls = covered.iter().flat_map(|of| of.calls.values());
-    let costs = calls.map(|of| cost(&of.probes_own, |kind| total_ns(costs, kind)));
+    let measured = view.snapshot.measured();
+    let costs = covered.iter().flat_map(|of| {
+        let costs = measured.costs_of(&of.state.function);
+        let calls = of.calls.values();
+        calls.map(move |of| cost(&of.probes_own, |kind| total_ns(&costs, kind)))
+    });
     (!covered.is_empty()).then(|| costs.sum::<f64>() as u64)
 }

@@ -1,8 +1,6 @@
 //! Instrumentations: which functions, USDT points and spans were chosen, how each is probed, and
 //! what was measured.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -189,17 +187,6 @@ fn chosen(one: &MeasuredFunction, all: &crate::collect::MeasuredFunctions) -> Ch
         (None, Some(why)) => ("counted", Some(why)),
         (None, None) => ("measured", None),
     };
-    // By the kinds of its exits; of calls that are counted, by that of the entry.
-    let entry = usize::from(plan.entry.stepped);
-    let kinds: BTreeSet<usize> = match exits {
-        Ok(exits) if !exits.is_empty() => exits
-            .iter()
-            .map(|exit| 4 | entry << 1 | usize::from(exit.stepped))
-            .collect(),
-        _ => BTreeSet::from([entry]),
-    };
-    let costs = kinds.iter().map(|kind| all.costs[*kind]);
-    let ns_per_call = costs.map(|cost| cost.inside_ns + cost.outside_ns);
     ChosenFunction {
         function: plan.name.clone(),
         aliases: plan.aliases.clone(),
@@ -215,7 +202,7 @@ fn chosen(one: &MeasuredFunction, all: &crate::collect::MeasuredFunctions) -> Ch
         },
         state,
         why,
-        ns_per_call: ns_per_call.reduce(f64::max),
+        ns_per_call: Some(plan.cost_ns(&all.costs)),
     }
 }
 

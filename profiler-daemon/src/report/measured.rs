@@ -4,7 +4,7 @@
 use profiler_common::measured::MeasuredRow;
 use serde::Serialize;
 
-use super::call_values::{About, CallValues, cost, total_ns};
+use super::call_values::{About, CallValues, ProbeTimes, cost, total_ns};
 use super::spans::{SpanValues, UsdtValues, followed};
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
@@ -44,6 +44,8 @@ pub struct KindCost {
     /// The same of the exit; `null` where calls are counted.
     #[schema(required)]
     pub exit: Option<&'static str>,
+    /// Whether it is what calls of goroutines cost: of functions of Go.
+    pub goroutines: bool,
     /// In the times of the call itself.
     pub inside_ns: f64,
     /// In those of its caller.
@@ -84,7 +86,7 @@ pub fn measured(
         .functions
         .iter()
         .map(|function| MeasuredValues {
-            callers: callers::callers(&function.callers, &name_of, &all.costs),
+            callers: callers::callers(function, &name_of, &all.costs),
             ..values(function, &all.costs, began_ns)
         })
         .collect();
@@ -100,9 +102,10 @@ pub fn measured(
         probes_ns: own.sum::<f64>() as u64,
         probe_costs: KINDS
             .iter()
-            .map(|(kind, entry, exit)| KindCost {
+            .map(|(kind, entry, exit, goroutines)| KindCost {
                 entry,
                 exit: *exit,
+                goroutines: *goroutines,
                 inside_ns: all.costs[*kind].inside_ns,
                 outside_ns: all.costs[*kind].outside_ns,
                 error_ns: all.costs[*kind].error_ns,
@@ -111,14 +114,17 @@ pub fn measured(
     }
 }
 
-/// The kinds of probed calls that there are, with the instructions at their entries and exits.
-const KINDS: [(usize, &str, Option<&str>); 6] = [
-    (0, EMULATED, None),
-    (1, STEPPED, None),
-    (4, EMULATED, Some(EMULATED)),
-    (5, EMULATED, Some(STEPPED)),
-    (6, STEPPED, Some(EMULATED)),
-    (7, STEPPED, Some(STEPPED)),
+/// The kinds of probed calls that there are, with the instructions at their entries and exits, and
+/// whether they are of goroutines.
+const KINDS: [(usize, &str, Option<&str>, bool); 8] = [
+    (0, EMULATED, None, false),
+    (1, STEPPED, None, false),
+    (2, EMULATED, Some(STEPPED), true),
+    (3, STEPPED, Some(STEPPED), true),
+    (4, EMULATED, Some(EMULATED), false),
+    (5, EMULATED, Some(STEPPED), false),
+    (6, STEPPED, Some(EMULATED), false),
+    (7, STEPPED, Some(STEPPED), false),
 ];
 const EMULATED: &str = "emulated";
 const STEPPED: &str = "stepped";
@@ -131,13 +137,15 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: MonoNs) -> 
     let about = About {
         counted_only: function.plan.exits.as_ref().err().map(String::as_str),
         gave_up: function.gave_up.as_deref(),
+        goroutines: function.plan.goroutines,
     };
+    let calls = Calls::from(&row);
     MeasuredValues {
         function: function.plan.name.clone(),
         aliases: function.plan.aliases.clone(),
         module: function.plan.module.to_string(),
         callers: Vec::new(),
-        values: CallValues::new(&Calls::from(&row), about, costs, None),
+        values: CallValues::new(&calls, about, ProbeTimes::of(&calls, costs), None),
         attached_after_ns: function.attached_ns.saturating_since(began_ns),
     }
 }
@@ -200,6 +208,7 @@ mod tests {
                 stepped: false,
             },
             exits: Ok(Vec::new()),
+            goroutines: false,
         };
         let process = |pid| ProcessKey {
             pid,
@@ -262,7 +271,7 @@ mod tests {
                 ("[other callers]", 5, less(5, 50_000)),
             ]
         );
-        assert_eq!(callers[1].application_ns, less(300, 1_500_000));
+        assert_eq!(callers[1].application_ns, Some(less(300, 1_500_000)));
     }
 
     // Check that what probes took is subtracted where it fell: of the function's own calls the part
@@ -280,7 +289,7 @@ mod tests {
             16_000_000 - 2000 * 700 - 4000 * 400
         );
         assert_eq!(
-            values.application.inclusive_ns,
+            values.application.as_ref().unwrap().inclusive_ns,
             16_000_000 - values.probe_ns
         );
         assert_eq!(values.elapsed.mean_ns, Some(8_300));

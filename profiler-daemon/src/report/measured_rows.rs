@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     agreement::{Agreement, Compared, Comparing, names, places},
-    call_values::{About, CallValues},
+    call_values::{About, CallValues, ProbeTimes},
     covered::{Covered, covered},
     fold::Folding,
     merged_tree::{Label, Standing, TreeFunction},
@@ -152,13 +152,19 @@ pub(super) fn measured_of_rows<'a, 'n>(
 
 fn group(view: &View<'_>, parts: &[Covered<'_>], agreement: Agreement) -> MeasuredGroup {
     let mut calls = Calls::default();
-    for of in parts.iter().flat_map(|part| part.calls.values()) {
-        calls.merge(of);
+    let mut probes = ProbeTimes::default();
+    for part in parts {
+        let costs = view.snapshot.measured().costs_of(&part.state.function);
+        for of in part.calls.values() {
+            calls.merge(of);
+            probes += ProbeTimes::of(of, &costs);
+        }
     }
     let states = || parts.iter().map(|part| part.state);
     let about = About {
         counted_only: states().find_map(|of| of.function.counted_only.as_deref()),
         gave_up: states().find_map(|of| of.gave_up.as_deref()),
+        goroutines: states().any(|of| of.function.goroutines),
     };
     let coverage = &view.coverage;
     let attached = states().map(|of| of.function.attached.unix_ns).min();
@@ -174,9 +180,8 @@ fn group(view: &View<'_>, parts: &[Covered<'_>], agreement: Agreement) -> Measur
         .collect();
     aliases.sort();
     aliases.dedup();
-    let costs = &view.snapshot.measured().costs;
     MeasuredGroup {
-        values: CallValues::new(&calls, about, costs, Some(&view.denominators)),
+        values: CallValues::new(&calls, about, probes, Some(&view.denominators)),
         aliases,
         from_at: rfc3339(from),
         to_at: rfc3339(to.max(from)),

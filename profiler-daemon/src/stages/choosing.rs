@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::collect::{MoreFunctions, PlannedFunction, PlannedPoint, RefusedFunction};
+use crate::kernel::FunctionProbes;
 use crate::processes::source::{ProcFs, ProcessSource as _};
 use crate::symbols::chosen::{Chosen, FilePoint, MAX_FUNCTIONS, NoChoice, Pattern, choose_within};
 use crate::sys::clock::thread_ns;
@@ -220,6 +221,10 @@ impl Chooser {
             Ok(_) if self.exits == Exits::None => {
                 Err("its calls are counted, as was asked".to_owned())
             }
+            Ok(_) if points.goroutines && !FunctionProbes::follows_goroutines() => Err(
+                "its calls are counted only: it is Go's, whose calls are followed from thread to thread from Linux 6.1 on"
+                    .to_owned(),
+            ),
             Ok(exits) => Ok(exits.into_iter().map(planned_point).collect()),
             Err(why) => Err(format!("its calls are counted only: {why}")),
         };
@@ -232,6 +237,7 @@ impl Chooser {
             shared: !is_program,
             entry: planned_point(points.entry),
             exits,
+            goroutines: points.goroutines && FunctionProbes::follows_goroutines(),
         });
     }
 }

@@ -165,6 +165,8 @@ pub struct ChosenPoints {
     pub entry: FilePoint,
     /// At its exits.
     pub exits: Result<Vec<FilePoint>, NoExits>,
+    /// Whether its calls are of goroutines: it is a function of Go.
+    pub goroutines: bool,
 }
 
 /// Why a function cannot be measured.
@@ -449,6 +451,7 @@ fn points_of(
     Ok(ChosenPoints {
         entry: in_file(address, offset)(&found.entry),
         exits,
+        goroutines: known.is_go,
     })
 }
 

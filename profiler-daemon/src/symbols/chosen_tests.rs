@@ -133,8 +133,8 @@ fn functions_of_the_c_library() {
 }
 
 // Check that a symbol that begins within another one's code is refused, which may be within an
-// instruction; that of Go's functions calls are counted; and that whatever files say, points are
-// where instructions begin.
+// instruction; that Go's functions are known to be of goroutines; and that whatever files say,
+// points are where instructions begin.
 #[test]
 fn functions_within_others_are_refused() {
     let text = [
@@ -171,9 +171,13 @@ fn functions_within_others_are_refused() {
     let found = points(false);
     assert_eq!(found["one"], Err(NotMeasurable::Overlaps(2)));
     assert_eq!(found["two"], Err(NotMeasurable::Within(2)));
-    assert!(found["a.b"].as_ref().unwrap().exits.is_ok());
-    let found = points(true);
-    assert_eq!(found["a.b"].as_ref().unwrap().exits, Err(NoExits::Go));
+    let of_goroutines = |found: &HashMap<String, Result<ChosenPoints, NotMeasurable>>| {
+        let points = found["a.b"].as_ref().unwrap();
+        assert_eq!(points.exits.as_ref().unwrap().len(), 1);
+        points.goroutines
+    };
+    assert!(!of_goroutines(&found));
+    assert!(of_goroutines(&points(true)));
 }
 
 #[test]

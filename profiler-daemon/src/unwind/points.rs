@@ -80,11 +80,14 @@ pub enum NoExits {
     /// Code of it that lies apart cannot be read.
     #[error("its exits cannot be found: code of it that lies apart (.cold) cannot be read")]
     Part,
-    /// Its calls begin on one thread and stack, and may end on another.
+    /// Its calls are of goroutines, which it does not know where they are probed.
     #[error(
-        "it is Go's, whose calls move between threads and stacks: what a call's thread did is not the call's time"
+        "it was made by Go before 1.17, where functions do not have their goroutine in a register: its calls cannot be followed from thread to thread"
     )]
-    Go,
+    OldGo,
+    /// A function of Go ends by a jump to another.
+    #[error("it is Go's and ends at +{0:#x} by a jump to another function")]
+    GoJump(u64),
     /// More than are probed.
     #[error("it has {0} exits; at most {MAX_EXITS} are probed")]
     TooMany(usize),
@@ -131,21 +134,46 @@ pub fn find(
 pub fn find_go(code: &[u8], address: ModuleAddress) -> Result<Points, NoProbe> {
     let instructions = decode(code, address)?;
     let own = address..address + code.len() as u64;
-    let entry = instructions.get(behind_stack_check(&instructions, &own));
-    let entry = entry.ok_or(NoProbe::NoCode(0))?;
+    let check = stack_check(&instructions, &own);
+    let behind = check.as_ref().map_or(0, |check| check.behind);
+    let entry = instructions.get(behind).ok_or(NoProbe::NoCode(0))?;
     if let Some(why) = refused(entry) {
         return Err(NoProbe::Entry(why));
     }
+    let exits = match check {
+        Some(StackCheck {
+            in_register: false, ..
+        }) => Err(NoExits::OldGo),
+        _ => exits(&instructions, code, address, &own, &[]),
+    };
     Ok(Points {
         entry: point(entry),
-        exits: Err(NoExits::Go),
+        // By a jump it would end where another one begins, and the cost of that is not known.
+        exits: exits.and_then(|exits| {
+            let returns: HashSet<ModuleAddress> = instructions
+                .iter()
+                .filter(|one| one.flow_control() == FlowControl::Return)
+                .map(place)
+                .collect();
+            match exits.iter().find(|exit| !returns.contains(&exit.address)) {
+                Some(jump) => Err(NoExits::GoJump(jump.address - address)),
+                None => Ok(exits),
+            }
+        }),
     })
 }
 
-/// The first instruction that is executed once in each call: their number. Go keeps `g` in a
-/// register (1.17), or takes it from the thread's memory first.
-fn behind_stack_check(instructions: &[Instruction], own: &Range<ModuleAddress>) -> usize {
-    let first = instructions
+/// Where a function of Go looks whether its stack is large enough.
+struct StackCheck {
+    /// The first instruction that is executed once in each call: its number.
+    behind: usize,
+    /// Whether `g` is in the register that it is in since Go 1.17; else it was taken from the
+    /// thread's memory first.
+    in_register: bool,
+}
+
+fn stack_check(instructions: &[Instruction], own: &Range<ModuleAddress>) -> Option<StackCheck> {
+    let mut first = instructions
         .iter()
         .take(STACK_CHECK_INSTRUCTIONS)
         .enumerate();
@@ -153,18 +181,19 @@ fn behind_stack_check(instructions: &[Instruction], own: &Range<ModuleAddress>) 
         .first()
         .filter(|one| one.mnemonic() == Mnemonic::Mov && one.segment_prefix() == Register::FS)
         .map(Instruction::op0_register);
-    let check = first
-        .filter(|(_, one)| one.mnemonic() == Mnemonic::Cmp && one.op1_kind() == OpKind::Memory)
-        .find(|(_, one)| {
-            one.memory_displacement64() == STACK_GUARD_OFFSET
-                && one.memory_index() == Register::None
-                && (one.memory_base() == Register::R14 || Some(one.memory_base()) == from_thread)
-        });
-    let Some((check, _)) = check else { return 0 };
-    let grows = instructions.get(check + 1);
-    let is_jump = grows
-        .is_some_and(|jump| jump.mnemonic() == Mnemonic::Jbe && own.contains(&branch_target(jump)));
-    if is_jump { check + 2 } else { 0 }
+    let (check, compared) = first.find(|(_, one)| {
+        one.mnemonic() == Mnemonic::Cmp
+            && one.op1_kind() == OpKind::Memory
+            && one.memory_displacement64() == STACK_GUARD_OFFSET
+            && one.memory_index() == Register::None
+            && (one.memory_base() == Register::R14 || Some(one.memory_base()) == from_thread)
+    })?;
+    let grows = instructions.get(check + 1)?;
+    let is_jump = grows.mnemonic() == Mnemonic::Jbe && own.contains(&branch_target(grows));
+    is_jump.then_some(StackCheck {
+        behind: check + 2,
+        in_register: compared.memory_base() == Register::R14,
+    })
 }
 
 /// The instruction at `at`, of code that begins with an instruction at `address`: all up to it are

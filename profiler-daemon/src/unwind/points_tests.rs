@@ -54,34 +54,41 @@ fn the_mark_of_jump_targets_is_stepped_over() {
 }
 
 // Check that functions of Go are entered behind the check of their stack, whose failure begins them
-// anew, in each of its forms; at once where there is none; and that they have no exits.
+// anew, in each of its forms; at once where there is none; and that they are left at their returns,
+// but for those whose goroutine is not where it is looked for, and those that jump to others.
 #[test]
 fn functions_of_go_are_entered_behind_the_check_of_the_stack() {
-    let entry = |code: &[u8]| {
+    let found = |code: &[u8]| {
         let points = find_go(code, AT).unwrap();
-        assert_eq!(points.exits, Err(NoExits::Go));
-        points.entry.address - AT
+        let exits = points.exits.map(|exits| {
+            let exits = exits.iter().map(|exit| exit.address - AT);
+            exits.collect::<Vec<_>>()
+        });
+        (points.entry.address - AT, exits)
     };
     // cmp rsp, [r14+0x10]; jbe +3; push rbp; pop rbp; ret; jmp to the begin.
     let small = [
         0x49, 0x3b, 0x66, 0x10, 0x76, 0x03, 0x55, 0x5d, 0xc3, 0xeb, 0xf5,
     ];
-    assert_eq!(entry(&small), 6);
+    assert_eq!(found(&small), (6, Ok(vec![8])));
     // lea r12, [rsp-0x1a0]; cmp r12, [r14+0x10]; jbe; push rbp; ret.
     let large = [
         0x4c, 0x8d, 0xa4, 0x24, 0x60, 0xfe, 0xff, 0xff, 0x4d, 0x3b, 0x66, 0x10, 0x76, 0x02, 0x55,
         0xc3, 0xeb, 0xee,
     ];
-    assert_eq!(entry(&large), 14);
+    assert_eq!(found(&large), (14, Ok(vec![15])));
     // mov rcx, fs:[-8]; cmp rsp, [rcx+0x10]; jbe; ret.
     let old = [
         0x64, 0x48, 0x8b, 0x0c, 0x25, 0xf8, 0xff, 0xff, 0xff, 0x48, 0x3b, 0x61, 0x10, 0x76, 0x01,
         0xc3, 0xeb, 0xee,
     ];
-    assert_eq!(entry(&old), 15);
+    assert_eq!(found(&old), (15, Err(NoExits::OldGo)));
     // No check: cmp rcx, [rax+0x10]; jbe; ret; ret (a bound of what the function reads).
     let bound = [0x48, 0x3b, 0x48, 0x10, 0x76, 0x01, 0xc3, 0xc3];
-    assert_eq!(entry(&bound), 0);
+    assert_eq!(found(&bound), (0, Ok(vec![6, 7])));
+    // test edi, edi; je +0x100; ret.
+    let wrapper = [0x85, 0xff, 0x0f, 0x84, 0x00, 0x01, 0x00, 0x00, 0xc3];
+    assert_eq!(found(&wrapper), (0, Err(NoExits::GoJump(2))));
 }
 
 #[test]

@@ -357,6 +357,7 @@ fn measuring(id: u32, wanted: InstrumentationRequest) -> InstrumentationState {
             offset: FileOffset::new(0x1020),
             stepped: true,
         }]),
+        goroutines: false,
     };
     // Spans that wait for the files of their ends.
     let items = SpanChooser::new(wanted.followed, 0).spans();

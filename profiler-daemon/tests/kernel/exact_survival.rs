@@ -187,27 +187,76 @@ fn a_library_may_come_and_go() {
     }
 }
 
-// Check that calls of Go's functions are counted, each once although growing stacks begin them
-// anew, that no times are told of them, and why; and that the program goes on as without.
+// Check that calls of Go's functions are measured from entry to exit, each once although growing
+// stacks begin them anew: as long as by the program's own clock although they go on on other
+// threads and stacks; what panics leave is told; elapsed time alone is; and the program goes on as
+// without.
 #[test]
-fn calls_of_goroutines_are_counted() {
+fn calls_of_goroutines_are_measured() {
     let options = ["build"];
     let Some(program) = Compiled::new("go", ("goroutines.go", GOROUTINES), &options) else {
         return;
     };
-    let outer = format!("{}:main.outer", program.path());
-    let leaf = format!("{}:main.leaf", program.path());
-    let options = ["--trace", &outer, "--trace", &leaf, "--trace-budget=0%"];
-    let Some(report) = program.with_and_without(&options, &[]) else {
+    let functions = ["outer", "leaf", "nap", "grow", "take", "throw", "catch"];
+    let patterns = functions.map(|name| format!("{}:main.{name}", program.path()));
+    let mut options = vec!["--trace-budget=0%"];
+    options.extend(patterns.iter().flat_map(|pattern| ["--trace", pattern]));
+    let truth = program.folder.path().join("truth");
+    let arguments = [truth.to_str().expect("the path is text")];
+    let Some(report) = program.with_and_without(&options, &arguments) else {
         return;
     };
-    for (function, calls) in [("main.outer", 20 * 200), ("main.leaf", 20)] {
-        let row = row(&report, function);
-        assert_eq!(number(row, "/calls"), calls, "{row:#}");
-        assert_eq!(number(row, "/outermost"), 0);
-        assert_eq!(number(row, "/exits_unmatched"), 0);
-        assert!(text(row, "/why").contains("it is Go's"), "{row:#}");
+    let of = |name: &str| row(&report, &format!("main.{name}"));
+    if of("outer")["exits"] == "none" {
+        say("counted only: this kernel does not follow goroutines");
+        assert_eq!(number(of("outer"), "/calls"), 20 * 200);
+        return;
     }
+    // Calls, those that no other of the function was around, those left by a panic, and those for
+    // which there was no place.
+    for (name, calls, outermost, unseen, without_place) in [
+        ("outer", 20 * 200, 20, 0, 20 * 168),
+        ("leaf", 20, 0, 0, 20),
+        ("nap", 200, 200, 0, 0),
+        ("grow", 200 * 25, 200, 0, 0),
+        ("take", 20, 20, 0, 0),
+        ("throw", 200, 100, 100, 0),
+        ("catch", 200, 200, 0, 0),
+    ] {
+        let row = of(name);
+        let counts = ["calls", "outermost", "left_unseen", "counted_only"];
+        let counts = counts.map(|count| number(row, &format!("/{count}")));
+        assert_eq!(counts, [calls, outermost, unseen, without_place], "{row:#}");
+        assert_eq!(number(row, "/exits_unmatched"), 0, "{row:#}");
+        assert_eq!(number(row, "/open"), 0, "{row:#}");
+        assert!(row["application"].is_null() && row["classes"].is_null());
+        assert!(text(row, "/why").contains("elapsed time alone"), "{row:#}");
+    }
+    let truth = fs::read_to_string(&truth).expect("the program has written it");
+    let truth: Vec<u64> = truth
+        .split_whitespace()
+        .map(|ns| ns.parse().unwrap())
+        .collect();
+    for (name, truth_ns) in [("nap", truth[0]), ("take", truth[1])] {
+        let row = of(name);
+        let elapsed_ns = number(row, "/elapsed/inclusive_ns");
+        // The program's own clock has what the probes took as well, and what it took to come to
+        // the call.
+        let off = (truth_ns as f64 - elapsed_ns as f64) / truth_ns as f64;
+        assert!(
+            (-0.01..0.1).contains(&off),
+            "{name}: {truth_ns} ns, {row:#}"
+        );
+    }
+    let [all, own, below] = [
+        number(of("nap"), "/elapsed/inclusive_ns"),
+        number(of("nap"), "/elapsed/exclusive_ns"),
+        number(of("grow"), "/elapsed/inclusive_ns"),
+    ];
+    assert!(
+        all.abs_diff(own + below) <= 3,
+        "{all} is not {own} + {below}"
+    );
 }
 
 // Check that a profiler that is killed while calls are under way leaves nothing behind: within a

@@ -163,8 +163,8 @@ fn functions_of_a_process_are_measured() {
 }
 
 // Check that a dry run changes no byte of the program, that the time detaches by itself, that the
-// first DELETE of one that runs detaches and keeps its rows, and that what another measures already
-// is refused by its number.
+// first DELETE of one that runs detaches and keeps its rows, that what another measures already is
+// refused by its number, and that what has ended says the same whatever is measured later.
 #[test]
 fn everything_is_detached() {
     let Some(daemon) = allowed() else { return };
@@ -213,6 +213,14 @@ fn everything_is_detached() {
     );
     assert_eq!(changed_bytes(pid), 0);
     row(&ask(&daemon, "GET", &path, None, 200), "split_sixty");
+    let first = format!("{PATH}/{}", number(&over, "/id"));
+    let again = ask(&daemon, "GET", &first, None, 200);
+    assert_eq!(
+        again["measured"]["probe_costs"],
+        over["measured"]["probe_costs"]
+    );
+    let times = |one: &Value| row(one, "split_sixty")["elapsed"].clone();
+    assert_eq!(times(&again), times(&over));
     ask(&daemon, "DELETE", &path, None, 204);
     ask(&daemon, "DELETE", &path, None, 404);
     let nothing = json!({"functions": ["workload:no_such_function"], "pids": [pid]});

@@ -71,6 +71,20 @@ check("how long calls took opens in a window by keys, with what is to be known o
   await until("it is closed", () => dialog.count(), (count) => count === 0);
 });
 
+check("of calls of goroutines elapsed time alone is shown, and why", async (page) => {
+  await change(page, "/functions", (body) => {
+    const why = "it is Go's: elapsed time alone is known";
+    body.rows[0].measured = { ...measured(null), application: null, classes: null, exclusive_classes: null, why };
+  });
+  await open(page, ONE);
+  await page.getByRole("button", { name: "1,234" }).click();
+  const dialog = page.getByRole("dialog");
+  const text = await dialog.innerText();
+  for (const part of ["12.0 µs", "elapsed time alone", "Elapsed, from entry to exit"]) assert.ok(text.includes(part), `${part} in ${text}`);
+  assert.doesNotMatch(text, /in parentheses|Application, of/);
+  assert.equal(await dialog.locator("svg rect").count(), 3);
+});
+
 check("what was measured and how long calls took fit a phone", async (page) => {
   await change(page, "/functions", (body) => { body.rows[0].measured = measured(true); });
   await page.route(PATH, (route) => route.fulfill({ json: { instrumentations: [instrumentation("measuring")] } }));

@@ -1,10 +1,11 @@
 //! What was measured exactly, beside what was sampled: its row, its window, whether both agree.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use profiler_common::measured::{Extremes, MeasuredRow, histogram::bucket};
 use profiler_daemon::{
     export::saved::{Saved, SavedNames},
+    kernel::ProbeCosts,
     processes::ids::ProcessKey,
     profile::{
         input::{DrainPass, ThreadState},
@@ -40,6 +41,8 @@ struct World {
     functions: Vec<FunctionState>,
     /// Calls so far, by function and process.
     counted: Counted,
+    /// What probes cost, by instrumentation: each function has its own.
+    costs: BTreeMap<u64, ProbeCosts>,
 }
 
 fn at(seconds: u64) -> At {
@@ -75,6 +78,7 @@ impl World {
             now: 0,
             functions: Vec::new(),
             counted: Counted::new(),
+            costs: BTreeMap::new(),
         }
     }
 
@@ -86,12 +90,13 @@ impl World {
         self.functions.push(FunctionState {
             function: Arc::new(ProbedFunction {
                 number,
-                instrumentation: 1,
+                instrumentation: u64::from(number),
                 name: name.into(),
                 aliases: vec!["another name".into()],
                 module,
                 address,
                 counted_only: None,
+                goroutines: name.starts_with("main."),
                 attached: at(self.now + 1),
             }),
             detached: None,
@@ -124,7 +129,7 @@ impl World {
         }
         pass.measured = MeasuredCalls {
             functions: Arc::new(self.functions.clone()),
-            costs: Default::default(),
+            costs: self.costs.clone(),
             counted: Arc::new(self.counted.clone()),
         };
         self.small.profile.apply(pass);
@@ -313,6 +318,56 @@ fn others_have_none_and_tables_sort_by_it() {
     let query = TableQuery::default();
     let list = report::functions(&nobody, &Scope::Session, &query, &world.small.names).unwrap();
     assert!(list.rows.iter().all(|row| row.measured.is_none()));
+}
+
+// Check that from each function is subtracted what probes cost while it was measured, whatever they
+// cost another, and in a row of two measurements from each its own.
+#[test]
+fn each_has_the_cost_of_its_own_time() {
+    let mut world = World::thirty(CALLS);
+    let mut cost = |number: u64, ns: f64| {
+        let mut costs = ProbeCosts::default();
+        costs[7].inside_ns = ns;
+        world.costs.insert(number, costs);
+    };
+    cost(20, 0.0);
+    cost(21, 1_000.0);
+    cost(22, 2_000.0);
+    let other = ProcessKey {
+        pid: PROCESS.pid + 1,
+        ..PROCESS
+    };
+    for number in [21, 22] {
+        world.measure(number, "twice", "twice");
+    }
+    world.count(21, PROCESS, calls(100, 10_000));
+    world.count(22, other, calls(10, 10_000));
+    world.pass();
+    let list = world.list(Window::Session);
+    let work = &measured(&list, "work").unwrap().values;
+    assert_eq!((work.probe_ns, work.elapsed.mean_ns), (0, Some(CALL_NS)));
+    let twice = &measured(&list, "twice").unwrap().values;
+    assert_eq!((twice.calls, twice.probe_ns), (110, 120_000));
+    assert_eq!(twice.elapsed.inclusive_ns, 1_100_000 - 120_000);
+    assert_eq!(list.completeness.probes_ns, Some(120_000));
+}
+
+// Check that of a function of Go elapsed time alone is told, in none of whose wholes it is, and
+// that it is not compared with what was sampled of threads.
+#[test]
+fn of_goroutines_elapsed_time_alone_is_told() {
+    let mut world = World::thirty(CALLS);
+    world.measure(21, "main.wait", "main.wait");
+    world.count(21, PROCESS, calls(3, 100 * SECOND_NS));
+    world.pass();
+    let list = world.list(Window::Session);
+    let wait = measured(&list, "main.wait").unwrap();
+    assert_eq!(wait.values.elapsed.mean_ns, Some(100 * SECOND_NS));
+    assert_eq!(wait.values.elapsed.inclusive_percent, None);
+    assert!(wait.values.application.is_none() && wait.values.classes.is_none());
+    assert!(wait.values.exclusive_classes.is_none());
+    assert_eq!((wait.agrees, wait.compared.is_none()), (None, true));
+    assert!(wait.agrees_why.as_deref().unwrap().contains("Go's"));
 }
 
 // Check that a saved profile has what was measured, and answers the same.

@@ -83,7 +83,14 @@ function histogram(buckets, caption) {
 
 function facts(measured) {
   const fact = (label, value, title) => el("div", { title }, el("dt", {}, label), el("dd", {}, value));
-  const of = (label, { elapsed, application }, key) => fact(label, elapsed[key] === null ? "–" : `${time(elapsed[key])} (${time(application[key] ?? 0)})`, elapsed[key] === null ? undefined : `${exactTime(elapsed[key])}; of it application time ${exactTime(application[key] ?? 0)}`);
+  const of = (label, { elapsed, application }, key) => {
+    if (elapsed[key] === null) return fact(label, "–");
+    const all = [time(elapsed[key]), exactTime(elapsed[key])];
+    // Of calls of goroutines elapsed time alone is known.
+    if (application === null) return fact(label, ...all);
+    const part = application[key] ?? 0;
+    return fact(label, `${all[0]} (${time(part)})`, `${all[1]}; of it application time ${exactTime(part)}`);
+  };
   return el("dl", { class: "facts small" },
     fact("calls", count(measured.calls)),
     of("inclusive", measured, "inclusive_ns"),
@@ -98,10 +105,10 @@ export function showCalls(name, module, measured) {
   const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Close");
   const dialog = el("dialog", { class: "calls", "aria-label": `Calls of ${shown(name)}` },
     el("div", { class: "titled" }, el("h2", { class: "code" }, shown(name)), close),
-    el("p", { class: "dim" }, `${shown(module)}. All of the time, and in parentheses application time: the part in user mode outside system calls.`),
+    el("p", { class: "dim" }, `${shown(module)}. All of the time${measured.application === null ? "" : ", and in parentheses application time: the part in user mode outside system calls"}.`),
     facts(measured),
     ...remarks(measured).map((sentence) => el("p", {}, sentence)),
-    el("div", { class: "histograms" }, histogram(measured.elapsed.histogram, "Elapsed, from entry to exit"), histogram(measured.application.histogram, "Application, of the same calls")),
+    el("div", { class: "histograms" }, histogram(measured.elapsed.histogram, "Elapsed, from entry to exit"), measured.application && histogram(measured.application.histogram, "Application, of the same calls")),
   );
   dialog.addEventListener("close", () => dialog.remove());
   // A click beside it closes it.

@@ -29,7 +29,7 @@ function standing({ state, ended, until }) {
 function resultRow(row) {
   const cell = (ns) => el("td", { class: "n plain" }, ns === null ? "–" : time(ns));
   const open = el("button", { type: "button", class: "link", title: "How long its calls took", on: { click: () => showCalls(row.function, row.module, row) } }, count(row.calls));
-  return el("tr", {}, el("th", { scope: "row", class: "name code", title: shown(row.module) }, shown(row.function)), el("td", { class: "n plain" }, open), cell(row.elapsed.mean_ns), cell(row.elapsed.p50_ns), cell(row.elapsed.p99_ns), cell(row.elapsed.max_ns), cell(row.elapsed.inclusive_ns), cell(row.application.inclusive_ns));
+  return el("tr", {}, el("th", { scope: "row", class: "name code", title: shown(row.module) }, shown(row.function)), el("td", { class: "n plain" }, open), cell(row.elapsed.mean_ns), cell(row.elapsed.p50_ns), cell(row.elapsed.p99_ns), cell(row.elapsed.max_ns), cell(row.elapsed.inclusive_ns), cell(row.application?.inclusive_ns ?? null));
 }
 
 function table(about, head, rows) {

@@ -129,6 +129,7 @@ pub(super) fn points_of(
         stepped: plan.entry.stepped,
         entry_stepped: plan.entry.stepped,
         counted_only: plan.exits.is_err(),
+        goroutines: plan.goroutines,
     };
     let exits = plan.exits.iter().flatten().map(|exit| ProbePoint {
         offset: exit.offset,

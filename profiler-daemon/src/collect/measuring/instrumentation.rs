@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::plan::{Plan, RefusedFunction};
 use super::state::MeasuredFunctions;
 use crate::config::targets::Targets;
-use crate::kernel::{Kernel, MeasureError, Probing};
+use crate::kernel::{Kernel, MeasureError, ProbeCosts, Probing};
 use crate::processes::live::Processes;
 use crate::processes::living::Living;
 use crate::sys::clock::unix_ns;
@@ -116,6 +116,8 @@ pub(super) struct RunningInstrumentation {
     pub(super) trouble: Option<String>,
     /// USDT points and spans.
     pub(super) spanning: Spanning,
+    /// What probes cost while it ran, once it has ended.
+    pub(super) costs: Option<ProbeCosts>,
 }
 
 impl RunningInstrumentation {
@@ -138,6 +140,7 @@ impl RunningInstrumentation {
             callers: plan.callers,
             trouble: None,
             spanning: Spanning::new(plan.whom.all),
+            costs: None,
         }
     }
 

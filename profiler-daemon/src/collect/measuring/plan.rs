@@ -3,8 +3,12 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use profiler_common::measured::probe_kind;
+
 use super::super::spanning::PlannedItem;
+use super::attaching::points_of;
 use crate::config::targets::Targets;
+use crate::kernel::ProbeCosts;
 use crate::units::{FileOffset, ModuleAddress};
 
 /// A place to be probed.
@@ -35,12 +39,27 @@ pub struct PlannedFunction {
     pub entry: PlannedPoint,
     /// Where it is left; or why its calls are counted only.
     pub exits: Result<Vec<PlannedPoint>, String>,
+    /// Whether its calls are of goroutines, of which elapsed time alone is known: it is a function
+    /// of Go.
+    pub goroutines: bool,
 }
 
 impl PlannedFunction {
     /// How many points it is measured by.
     pub(super) fn points(&self) -> usize {
         1 + self.exits.as_ref().map_or(0, Vec::len)
+    }
+
+    /// What the probes of one call cost at most, nanoseconds.
+    #[must_use]
+    pub fn cost_ns(&self, costs: &ProbeCosts) -> f64 {
+        let of_kind = |kind: usize| costs[kind].inside_ns + costs[kind].outside_ns;
+        let points = points_of(1, 0, self).into_iter();
+        let ends = points.filter(|point| point.cookie.exit || point.cookie.counted_only);
+        let ends = ends.map(|point| of_kind(probe_kind(point.cookie)));
+        // Without exits its calls never end, and cost what counting them does.
+        ends.reduce(f64::max)
+            .unwrap_or_else(|| of_kind(usize::from(self.entry.stepped)))
     }
 }
 

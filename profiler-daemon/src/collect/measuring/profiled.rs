@@ -49,6 +49,7 @@ impl Measuring {
                     module: processes.module_of_file(&plan.file, &plan.module),
                     address: plan.address,
                     counted_only: plan.exits.as_ref().err().map(|why| why.as_str().into()),
+                    goroutines: plan.goroutines,
                     attached: at(of.attached_ns),
                 })
             });
@@ -62,7 +63,7 @@ impl Measuring {
         });
         MeasuredCalls {
             functions: Arc::new(functions.collect()),
-            costs: self.costs(),
+            costs: self.costs_by_instrumentation(),
             counted: Arc::clone(&self.counted),
         }
     }

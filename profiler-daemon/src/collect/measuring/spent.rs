@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use profiler_common::measured::probe_kind;
 use tracing::warn;
 
 use super::Measuring;
-use super::attaching::points_of;
-use super::plan::PlannedFunction;
-use crate::kernel::{Kernel, ProbeCosts};
+use crate::kernel::Kernel;
 use crate::units::MonoNs;
 
 /// What costs something.
@@ -38,19 +35,6 @@ pub(super) struct TooDear {
     pub(super) what: ProbedItem,
     /// A sentence.
     pub(super) why: String,
-}
-
-/// What one call of a function costs at most.
-pub(super) fn cost_ns(plan: &PlannedFunction, costs: &ProbeCosts) -> f64 {
-    let points = points_of(1, 0, plan);
-    let kinds = points.into_iter();
-    let kinds = kinds.filter(|point| point.cookie.exit || point.cookie.counted_only);
-    let kind = kinds
-        .map(|point| probe_kind(point.cookie))
-        .max()
-        // Without exits its calls never end, and cost what counting them does.
-        .unwrap_or(usize::from(plan.entry.stepped));
-    costs[kind].inside_ns + costs[kind].outside_ns
 }
 
 /// What has to go so that no process spends more than `budget` (of one processor) on
@@ -100,7 +84,7 @@ impl Measuring {
         for ((pid, number), count) in self.spent.drain() {
             let function = self.functions.get(&number);
             if let Some(function) = function.filter(|function| function.gave_up.is_none()) {
-                let cost_ns = count as f64 * cost_ns(&function.plan, &costs);
+                let cost_ns = count as f64 * function.plan.cost_ns(&costs);
                 hits.entry(function.of).or_default().push(Hits {
                     pid,
                     what: ProbedItem::Function(number),

@@ -114,7 +114,7 @@ impl Measuring {
             measured: MeasuredFunctions {
                 functions: functions.into_values().collect(),
                 items: one.spanning.state(monotonic_ns()),
-                costs: self.costs(),
+                costs: one.costs.unwrap_or_else(|| self.costs()),
             },
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::plan::PlannedFunction;
-use super::spent::{Hits, ProbedItem, cost_ns, too_dear};
+use super::spent::{Hits, ProbedItem, too_dear};
 use super::{AttachedFunction, EntryPlace, Measuring};
 use crate::kernel::Kernel;
 use crate::units::MonoNs;
@@ -118,7 +118,7 @@ impl Measuring {
             *counts.entry((key.thread.pid, key.function)).or_default() += row.calls;
         }
         let by_function = |(number, trial): &(u32, Trial)| {
-            let each_ns = cost_ns(&trial.plan, &costs);
+            let each_ns = trial.plan.cost_ns(&costs);
             let of = counts
                 .iter()
                 .filter(move |((_, function), _)| function == number);

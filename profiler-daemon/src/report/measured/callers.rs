@@ -6,7 +6,7 @@ use profiler_common::measured::CallerRow;
 use serde::Serialize;
 
 use super::{cost, total_ns};
-use crate::collect::{Callers, MeasuredFunctions};
+use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
@@ -30,8 +30,9 @@ pub struct MeasuredCaller {
     pub outermost: u64,
     /// From entry to exit, nanoseconds, less what probes took.
     pub elapsed_ns: u64,
-    /// The part of it in user mode outside system calls.
-    pub application_ns: u64,
+    /// The part of it in user mode outside system calls; null of functions of Go.
+    #[schema(required)]
+    pub application_ns: Option<u64>,
 }
 
 /// The frames of callers: whoever reports on them names these first.
@@ -53,14 +54,14 @@ pub fn caller_name(snapshot: &Snapshot, names: &dyn Names, frame: FrameId) -> (S
     (function.name.to_string(), module.name.to_string())
 }
 
-/// By calling function, those with most time first.
+/// Those of a measured function, by calling function, those with most time first.
 pub(super) fn callers(
-    places: &Callers,
+    of: &MeasuredFunction,
     name_of: &impl Fn(FrameId) -> (String, String),
     costs: &ProbeCosts,
 ) -> Vec<MeasuredCaller> {
     let mut by_function: BTreeMap<(String, String), CallerRow> = BTreeMap::new();
-    for (frame, row) in places {
+    for (frame, row) in &of.callers {
         let caller = match frame {
             Some(frame) => name_of(*frame),
             None => (OTHERS.to_owned(), String::new()),
@@ -79,7 +80,7 @@ pub(super) fn callers(
                 calls: row.calls,
                 outermost: row.outermost,
                 elapsed_ns: row.elapsed_ns.saturating_sub(probes_ns),
-                application_ns: row.application_ns - probes_ns,
+                application_ns: (!of.plan.goroutines).then_some(row.application_ns - probes_ns),
             }
         })
         .collect();
