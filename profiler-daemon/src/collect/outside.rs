@@ -25,7 +25,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
     FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReadEnd, ReaderCounts, SUBCOMMAND,
 };
-use crate::units::{MonoNs, VirtualAddress};
+use crate::units::MonoNs;
 
 use walk::{Copies, Progress, Walked, walk};
 
@@ -487,9 +487,7 @@ impl Subject {
         }
         rows.enter_process(self.look.head.pid);
         let of = (&self.look.head, &*self.look.returns);
-        let progress = walk(of, &self.copies, max_frames, |pc| {
-            rows.row(VirtualAddress::new(pc))
-        });
+        let progress = walk(of, &self.copies, max_frames, |pc| rows.row(pc));
         let (walked, lacks) = match progress {
             Progress::Done(walked) => {
                 self.copies = Copies::default();
@@ -551,7 +549,7 @@ impl Subject {
             0
         } else {
             let hash = kernel.iter();
-            stack_id(hash.fold(HASH_SEED, |hash, address| hash_frame(hash, *address)))
+            stack_id(hash.fold(HASH_SEED, |hash, address| hash_frame(hash, address.get())))
         };
         let (user_id, user) = match &self.walked {
             Some(walked) => (walked.id(), walked.addresses.as_slice()),

@@ -12,6 +12,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
+use crate::units::VirtualAddress;
+
 /// The hooks with programs of the profiler.
 const HOOKS: [&str; 12] = [
     "sched_switch",
@@ -60,19 +62,19 @@ impl Role {
 /// Where those functions are.
 #[derive(Debug, Default)]
 pub(super) struct OwnFrames {
-    callers: Vec<(Range<u64>, Role)>,
+    callers: Vec<(Range<VirtualAddress>, Role)>,
     /// The code of the profiler's programs.
-    programs: Vec<Range<u64>>,
+    programs: Vec<Range<VirtualAddress>>,
     /// The kernel's own code, which holds no program.
-    text: Range<u64>,
+    text: Range<VirtualAddress>,
 }
 
 impl OwnFrames {
     /// Of these programs. What calls them is found in /proc/kallsyms; where addresses are hidden,
     /// nothing is cut.
     #[must_use]
-    pub(super) fn find(programs: Vec<Range<u64>>) -> Self {
-        let read = |each: &mut dyn FnMut(u64, &str)| {
+    pub(super) fn find(programs: Vec<Range<VirtualAddress>>) -> Self {
+        let read = |each: &mut dyn FnMut(VirtualAddress, &str)| {
             let Ok(file) = File::open("/proc/kallsyms") else {
                 return;
             };
@@ -85,18 +87,18 @@ impl OwnFrames {
                 line.clear();
             }
         };
-        let mut callers: Vec<(Range<u64>, Role)> = Vec::new();
-        let mut text = 0..0;
+        let mut callers: Vec<(Range<VirtualAddress>, Role)> = Vec::new();
+        let mut text = Range::default();
         read(&mut |address, name| {
             match name {
                 "_stext" => text.start = address,
                 "_etext" => text.end = address,
                 _ => {}
             }
-            if address != 0
+            if address != VirtualAddress::ZERO
                 && let Some(role) = Role::of(name)
             {
-                callers.push((address..u64::MAX, role));
+                callers.push((address..VirtualAddress::new(u64::MAX), role));
             }
         });
         // A function ends where the next one begins.
@@ -116,7 +118,7 @@ impl OwnFrames {
 
     /// The frames of the thread itself, innermost first.
     #[must_use]
-    pub(super) fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
+    pub(super) fn cut<'a>(&self, kernel: &'a [VirtualAddress]) -> &'a [VirtualAddress] {
         let mut own = 0;
         for (index, address) in kernel.iter().take(MAX_INSIDE).enumerate() {
             let is_own = match self.role(*address) {
@@ -131,36 +133,41 @@ impl OwnFrames {
         &kernel[own..]
     }
 
-    fn role(&self, address: u64) -> Option<Role> {
+    fn role(&self, address: VirtualAddress) -> Option<Role> {
         let mut callers = self.callers.iter();
         let caller = callers.find(|(range, _)| range.contains(&address));
         caller.map(|(_, role)| *role)
     }
 
     /// Whether the outermost program of these frames is the profiler's, or there is none.
-    fn calls_own(&self, inside: &[u64]) -> bool {
+    fn calls_own(&self, inside: &[VirtualAddress]) -> bool {
         let mut outermost_first = inside.iter().rev();
         let program = outermost_first.find(|address| !self.text.contains(address));
         program.is_none_or(|program| self.is_own_program(*program))
     }
 
-    fn is_own_program(&self, address: u64) -> bool {
+    fn is_own_program(&self, address: VirtualAddress) -> bool {
         self.programs.iter().any(|code| code.contains(&address))
     }
 }
 
 /// `ffffffff81000000 T name\t[module]`
-fn parse(line: &[u8]) -> Option<(u64, &str)> {
+fn parse(line: &[u8]) -> Option<(VirtualAddress, &str)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let address = u64::from_str_radix(fields.next()?, 16).ok()?;
     let kind = fields.next()?;
     kind.eq_ignore_ascii_case("t")
-        .then_some((address, fields.next()?))
+        .then_some((VirtualAddress::new(address), fields.next()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where code is.
+    fn code(range: Range<u64>) -> Range<VirtualAddress> {
+        VirtualAddress::new(range.start)..VirtualAddress::new(range.end)
+    }
 
     #[test]
     fn what_lies_inside_the_border_is_cut() {
@@ -169,11 +176,16 @@ mod tests {
         // calls programs goes where none is to be seen, and that bad lines are none.
         let own = OwnFrames {
             callers: vec![
-                (0x100..0x140, Role::Tracepoint),
-                (0x900..0x910, Role::Trampoline),
+                (code(0x100..0x140), Role::Tracepoint),
+                (code(0x900..0x910), Role::Trampoline),
             ],
-            programs: vec![0xc00..0xd00, 0xd80..0xe00],
-            text: 0..0xa00,
+            programs: vec![code(0xc00..0xd00), code(0xd80..0xe00)],
+            text: code(0..0xa00),
+        };
+        let cut = |stack: &[u64]| -> Vec<u64> {
+            let stack: Vec<_> = stack.iter().copied().map(VirtualAddress::new).collect();
+            let left = own.cut(&stack).iter();
+            left.map(|address| address.get()).collect()
         };
         for (inside, who) in [
             (&[0xc20, 0xc40, 0x905][..], "the first of several frames"),
@@ -195,7 +207,7 @@ mod tests {
             ),
         ] {
             let stack = [inside, &[0x500, 0x600]].concat();
-            assert_eq!(own.cut(&stack), [0x500, 0x600], "{who}");
+            assert_eq!(cut(&stack), [0x500, 0x600], "{who}");
         }
         for others in [
             &[0xf20, 0x905, 0x500][..],
@@ -205,14 +217,15 @@ mod tests {
             &[0x500, 0x600],
             &[],
         ] {
-            assert_eq!(own.cut(others), others);
+            assert_eq!(cut(others), others);
         }
         // One of the profiler's within another's: that one's time is to be seen.
         assert_eq!(
-            own.cut(&[0xc20, 0x905, 0x700, 0xf20, 0x905, 0x500]),
+            cut(&[0xc20, 0x905, 0x700, 0xf20, 0x905, 0x500]),
             [0x700, 0xf20, 0x905, 0x500]
         );
-        assert_eq!(parse(b"00ff t name\t[module]\n"), Some((0xff, "name")));
+        let function = (VirtualAddress::new(0xff), "name");
+        assert_eq!(parse(b"00ff t name\t[module]\n"), Some(function));
         assert_eq!(parse(b"00ff D name\n"), None);
         assert_eq!(parse(b"\xff\xfe"), None);
     }

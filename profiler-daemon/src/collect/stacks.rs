@@ -15,7 +15,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::{ModuleId, ModuleMarks};
 use crate::processes::shares::{HolderId, RefusedCounts, Shares};
 use crate::profile::frames::{Frame, FrameId, FrameTable, LiveFrames};
-use crate::units::{BootNs, ModuleOffset, MonoNs, VirtualAddress};
+use crate::units::{BootNs, ModuleOffset, MonoNs};
 
 use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
@@ -180,7 +180,7 @@ impl StackCache {
                     }
                 })
                 .map(|address| {
-                    let place = self.modules.place(VirtualAddress::new(address));
+                    let place = self.modules.place(address);
                     table.intern(Frame {
                         module: place.module,
                         offset: place.offset,
@@ -231,12 +231,11 @@ impl StackCache {
         let mut frames = Vec::with_capacity(raw.user.len());
         let mut end = None;
         let mut unmapped = false;
-        for (index, address) in raw.user.iter().enumerate() {
+        for (index, address) in raw.user.iter().copied().enumerate() {
             if table.refused().total() - refused_before.total() >= MAX_REFUSED_FRAMES {
                 end = Some(StackEnd::TRUNCATED);
                 break;
             }
-            let address = VirtualAddress::new(*address);
             match processes.resolve(key, MonoNs::new(head.time_ns), address) {
                 Some(place) => {
                     let inner = frames.last().map(|inner| table.get(*inner).module);

@@ -3,9 +3,15 @@
 use super::*;
 use crate::processes::{live::ProcessOptions, made_up::Machine};
 use crate::sys::clock::ClockOffsets;
+use crate::units::VirtualAddress;
 use profiler_common::records::StackHead;
 
 const SECOND: u64 = 1_000_000_000;
+
+/// Frames as they travel.
+fn places(addresses: &[u64]) -> Box<[VirtualAddress]> {
+    addresses.iter().copied().map(VirtualAddress::new).collect()
+}
 
 /// A process whose one stack travels.
 struct SeenStacks {
@@ -50,7 +56,7 @@ impl SeenStacks {
                 end: StackEnd::Complete.to_u32(),
                 image: 0,
             },
-            user: addresses.into(),
+            user: places(addresses),
             kernel: [].into(),
         };
         self.stacks.add(&raw, &mut self.processes, &mut self.table);
@@ -159,8 +165,8 @@ fn walk(pid: u32, id: u64, addresses: &[u64]) -> RawStack {
             end: StackEnd::Complete.to_u32(),
             image: 0,
         },
-        user: addresses.into(),
-        kernel: [0xffff_ffff_8000_0000 + id % 0x1000_0000].into(),
+        user: places(addresses),
+        kernel: places(&[0xffff_ffff_8000_0000 + id % 0x1000_0000]),
     }
 }
 

@@ -27,7 +27,7 @@ use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
 use crate::sys::clock::monotonic_ns;
-use crate::units::MonoNs;
+use crate::units::{MonoNs, VirtualAddress};
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ pub struct RawStack {
     /// What it is.
     pub head: StackHead,
     /// User addresses, innermost first.
-    pub user: Box<[u64]>,
+    pub user: Box<[VirtualAddress]>,
     /// Kernel addresses, innermost first, each but the first one behind its call.
-    pub kernel: Box<[u64]>,
+    pub kernel: Box<[VirtualAddress]>,
 }
 
 /// One pass.
@@ -473,6 +473,7 @@ fn decode(bytes: &[u8]) -> Option<RawStack> {
             bytes
                 .chunks_exact(8)
                 .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
+                .map(VirtualAddress::new)
                 .collect()
         })
     };

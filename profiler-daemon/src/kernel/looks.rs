@@ -15,7 +15,7 @@ use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::task_iter;
-use crate::units::MonoNs;
+use crate::units::{MonoNs, VirtualAddress};
 
 /// A thread that is off its processor, as seen from outside.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct OutsideLook {
     /// Who, since when, and its saved registers.
     pub head: LookHead,
     /// Kernel addresses, innermost first, all of them behind a call.
-    pub kernel: Box<[u64]>,
+    pub kernel: Box<[VirtualAddress]>,
     /// Return addresses that the kernel replaced, innermost first.
     pub returns: Box<[PendingReturn]>,
 }
@@ -167,14 +167,14 @@ fn decode(mut bytes: &[u8]) -> Vec<OutsideLook> {
         else {
             break;
         };
-        let kernel = frames.chunks_exact(8).map(word).collect();
+        let kernel = frames.chunks_exact(8).map(word).map(VirtualAddress::new);
         let pending = |bytes: &[u8]| PendingReturn {
             slot: word(&bytes[..8]),
             returns_to: word(&bytes[8..]),
         };
         looks.push(OutsideLook {
             head,
-            kernel,
+            kernel: kernel.collect(),
             returns: returns.chunks_exact(RETURN).map(pending).collect(),
         });
         bytes = rest;
@@ -213,7 +213,8 @@ mod tests {
         };
         assert_eq!(slots(&bytes), [(3, 2), (4, 0), (5, 1)]);
         assert_eq!(slots(&bytes[..bytes.len() - 1]), [(3, 2), (4, 0)]);
-        assert_eq!(*decode(&bytes)[0].kernel, [0xffff_0000, 0xffff_0001]);
+        let frames = [0xffff_0000, 0xffff_0001].map(VirtualAddress::new);
+        assert_eq!(*decode(&bytes)[0].kernel, frames);
         assert!(slots(&[]).is_empty());
     }
 }

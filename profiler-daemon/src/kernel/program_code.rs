@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use super::bpf_call;
+use crate::units::VirtualAddress;
 
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 /// Most functions of one program; the kernel takes 256.
@@ -32,7 +33,7 @@ struct ProgramCodeInfo {
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn functions(program: BorrowedFd<'_>) -> io::Result<Vec<Range<u64>>> {
+pub(super) fn functions(program: BorrowedFd<'_>) -> io::Result<Vec<Range<VirtualAddress>>> {
     let mut addresses = [0_u64; MAX_FUNCTIONS];
     let mut lengths = [0_u32; MAX_FUNCTIONS];
     let mut info = ProgramCodeInfo {
@@ -56,7 +57,10 @@ pub(super) fn functions(program: BorrowedFd<'_>) -> io::Result<Vec<Range<u64>>> 
     let functions = addresses.iter().zip(lengths).take(count);
     Ok(functions
         .filter(|(address, _)| **address != 0)
-        .map(|(address, length)| *address..address.saturating_add(u64::from(length)))
+        .map(|(address, length)| {
+            let start = VirtualAddress::new(*address);
+            start..start.saturating_add(u64::from(length))
+        })
         .collect())
 }
 

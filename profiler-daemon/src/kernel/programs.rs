@@ -16,6 +16,7 @@ use super::program_code;
 use super::refusal::{StartError, tick_refused};
 use super::task_iter;
 use crate::error_chain::AnyError;
+use crate::units::VirtualAddress;
 
 /// The loaded programs. Those of tracepoints are detached when this is dropped.
 pub struct Programs {
@@ -135,7 +136,7 @@ impl Programs {
     /// Where the code of the programs is, as addresses of the kernel; of none where it shows no
     /// addresses.
     #[must_use]
-    pub fn code(&self) -> Vec<Range<u64>> {
+    pub fn code(&self) -> Vec<Range<VirtualAddress>> {
         let functions = |program: &Program| {
             let program = program.fd().ok()?;
             program_code::functions(program.as_fd())

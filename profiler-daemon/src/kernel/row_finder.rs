@@ -51,7 +51,6 @@ impl<'a> RowFinder<'a> {
     /// # Errors
     /// Why there is none.
     pub fn row(&mut self, pc: VirtualAddress) -> Result<UnwindRow, UnwindFailure> {
-        let pc = pc.get();
         let of_kind = |kind| UnwindRow {
             kind,
             ..UnwindRow::default()
@@ -59,16 +58,16 @@ impl<'a> RowFinder<'a> {
         let Some(maps) = self.maps else {
             return Ok(of_kind(kind::GAP));
         };
-        if pc < self.mapping.start || pc >= self.mapping.end {
+        if !has(&self.mapping, pc) {
             self.enter_mapping(maps, pc)?;
         }
         if self.mapping.kind == mapping::FRAME_POINTER {
             return Ok(of_kind(kind::FRAME_POINTER));
         }
         if self.mapping.kind == mapping::PROBE_TRAMPOLINE {
-            return Ok(trampoline_row(pc - self.mapping.start));
+            return Ok(trampoline_row(pc.get() - self.mapping.start));
         }
-        let address = pc.wrapping_sub(self.mapping.bias);
+        let address = pc.get().wrapping_sub(self.mapping.bias);
         let number = ((address >> PAGE_BITS) as u32).wrapping_sub(self.table.base_page);
         if number >= self.table.page_count {
             return Err(UnwindFailure::NoPage);
@@ -94,7 +93,11 @@ impl<'a> RowFinder<'a> {
     }
 
     /// Finds the mapping that `pc` lies in, and its table.
-    fn enter_mapping(&mut self, maps: &UnwindMaps, pc: u64) -> Result<(), UnwindFailure> {
+    fn enter_mapping(
+        &mut self,
+        maps: &UnwindMaps,
+        pc: VirtualAddress,
+    ) -> Result<(), UnwindFailure> {
         let (mut low, mut size) = (0, self.count);
         if size == 0 {
             return Err(UnwindFailure::NoMapping);
@@ -105,13 +108,13 @@ impl<'a> RowFinder<'a> {
         };
         while size > 1 {
             let half = size / 2;
-            if row(low + half)?.start <= pc {
+            if row(low + half)?.start <= pc.get() {
                 low += half;
             }
             size -= half;
         }
         let row = row(low)?;
-        if pc < row.start || pc >= row.end {
+        if !has(&row, pc) {
             return Err(UnwindFailure::NoMapping);
         }
         if row.kind == mapping::TABLE {
@@ -122,4 +125,9 @@ impl<'a> RowFinder<'a> {
         self.mapping = row;
         Ok(())
     }
+}
+
+/// Whether the address is in that mapping.
+fn has(mapping: &MappingRow, address: VirtualAddress) -> bool {
+    (mapping.start..mapping.end).contains(&address.get())
 }

@@ -12,6 +12,7 @@ use profiler_common::unwind::{
 };
 
 use crate::sys::memory_reader::{PAGE_BYTES, Page};
+use crate::units::VirtualAddress;
 
 /// The code segment of 32-bit programs on a 64-bit kernel.
 const USER_32_CODE: u64 = 0x23;
@@ -51,7 +52,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The walk ends here, or for want of a page.
-    fn failed(&self, addresses: Vec<u64>, failure: UnwindFailure) -> Progress {
+    fn failed(&self, addresses: Vec<VirtualAddress>, failure: UnwindFailure) -> Progress {
         let end = StackEnd::Incomplete(failure);
         let walked = Walked { addresses, end };
         match self.lacks {
@@ -99,7 +100,7 @@ impl Memory for Reader<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Walked {
     /// Addresses as the kernel's walker notes them, innermost first.
-    pub(super) addresses: Vec<u64>,
+    pub(super) addresses: Vec<VirtualAddress>,
     /// How it ended.
     pub(super) end: StackEnd,
 }
@@ -108,7 +109,7 @@ impl Walked {
     /// Its id, as the kernel's walker makes it.
     pub(super) fn id(&self) -> u64 {
         let addresses = self.addresses.iter();
-        stack_id(addresses.fold(HASH_SEED, |hash, address| hash_frame(hash, *address)))
+        stack_id(addresses.fold(HASH_SEED, |hash, address| hash_frame(hash, address.get())))
     }
 }
 
@@ -126,14 +127,15 @@ pub(super) fn walk(
     (head, returns): (&LookHead, &[PendingReturn]),
     copies: &Copies,
     max_frames: usize,
-    mut find_row: impl FnMut(u64) -> Result<UnwindRow, UnwindFailure>,
+    mut find_row: impl FnMut(VirtualAddress) -> Result<UnwindRow, UnwindFailure>,
 ) -> Progress {
     let of = |word: usize| head.registers[word];
     let (pc, sp, fp) = (of(register::RIP), of(register::RSP), of(register::RBP));
     let done = |addresses, end| Progress::Done(Walked { addresses, end });
     if of(register::CS) == USER_32_CODE {
         let failure = UnwindFailure::Compat32;
-        return done(vec![pc], StackEnd::Incomplete(failure));
+        let addresses = vec![VirtualAddress::new(pc)];
+        return done(addresses, StackEnd::Incomplete(failure));
     }
     // A system call leaves its number, an interrupt or a fault -1.
     let mut registers = if of(register::ORIG_RAX).cast_signed() < 0 {
@@ -157,7 +159,7 @@ pub(super) fn walk(
         } else {
             Ok(())
         };
-        let pc = registers.lookup_pc();
+        let pc = VirtualAddress::new(registers.lookup_pc());
         addresses.push(pc);
         if let Err(failure) = left {
             return reader.failed(addresses, failure);
@@ -208,10 +210,15 @@ mod tests {
         }
     }
 
+    /// Where a walk noted code.
+    fn noted<const COUNT: usize>(addresses: [u64; COUNT]) -> [VirtualAddress; COUNT] {
+        addresses.map(VirtualAddress::new)
+    }
+
     /// Each frame of 24 bytes; the code from `CODE + 0x100` on is the outermost function.
-    fn row(pc: u64) -> Result<UnwindRow, UnwindFailure> {
+    fn row(pc: VirtualAddress) -> Result<UnwindRow, UnwindFailure> {
         Ok(UnwindRow {
-            kind: if pc >= CODE + 0x100 {
+            kind: if pc.get() >= CODE + 0x100 {
                 kind::STOP
             } else {
                 kind::CFA_RSP
@@ -261,12 +268,15 @@ mod tests {
         assert_eq!(lacks(&copies), (number + 1, 2));
         copies.add(number + 1, None);
         let failed = walked(&in_call, &copies, 64);
-        assert_eq!(failed.addresses, [CODE - 1, CODE + 0x20]);
+        assert_eq!(failed.addresses, noted([CODE - 1, CODE + 0x20]));
         let failure = UnwindFailure::ReadReturn;
         assert_eq!(failed.end, StackEnd::Incomplete(failure));
         copies.add(number + 1, Some(&memory[1]));
         let whole = walked(&in_call, &copies, 64);
-        assert_eq!(whole.addresses, [CODE - 1, CODE + 0x20, CODE + 0x141]);
+        assert_eq!(
+            whole.addresses,
+            noted([CODE - 1, CODE + 0x20, CODE + 0x141])
+        );
         assert_eq!(whole.end, StackEnd::Complete);
         assert_ne!(whole.id(), failed.id());
         let cut = walked(&in_call, &copies, 2);
@@ -276,13 +286,16 @@ mod tests {
             (register::RSP, sp),
             (register::ORIG_RAX, u64::MAX),
         ]);
-        assert_eq!(walked(&interrupted, &copies, 64).addresses[0], CODE);
+        assert_eq!(
+            walked(&interrupted, &copies, 64).addresses[..1],
+            noted([CODE])
+        );
         let narrow = head(&[(register::RIP, 5), (register::CS, USER_32_CODE)]);
         let failure = UnwindFailure::Compat32;
         assert_eq!(
             walked(&narrow, &copies, 64),
             Walked {
-                addresses: vec![5],
+                addresses: noted([5]).into(),
                 end: StackEnd::Incomplete(failure)
             }
         );
@@ -311,7 +324,7 @@ mod tests {
             Progress::Lacks(page, walked) => panic!("{page:x} {walked:?}"),
         };
         let whole = walked(&[pending]);
-        assert_eq!(whole.addresses, [CODE - 1, CODE + 0x141]);
+        assert_eq!(whole.addresses, noted([CODE - 1, CODE + 0x141]));
         assert_eq!(whole.end, StackEnd::Complete);
         let failure = UnwindFailure::ReturnProbe;
         assert_eq!(walked(&[]).end, StackEnd::Incomplete(failure));
