@@ -7,6 +7,7 @@ mod instrumentation;
 mod plan;
 pub(super) mod point_limits;
 mod profiled;
+mod reading;
 mod spent;
 mod state;
 mod trial;
@@ -73,6 +74,8 @@ struct AttachedFunction {
     profiled: Option<Arc<profile::ProbedFunction>>,
     /// Of threads that are gone.
     ended: HashMap<ProcessKey, MeasuredRow>,
+    /// All was read of it: what goroutines tell of calls that were open then is no part of it.
+    is_over: bool,
 }
 
 /// See the module.
@@ -396,6 +399,12 @@ impl Measuring {
         kernel
             .measured
             .remove(|_| false, |function| numbers.contains(&function));
+        for function in self.functions.values_mut().filter(|one| one.of == id) {
+            function.is_over = true;
+        }
+        if !self.is_running() {
+            kernel.measured.remove_goroutines(|_| true);
+        }
         self.end_calibration(kernel);
         let costs = self.costs();
         if let Some(one) = self.instrumentations.get_mut(&id) {
@@ -505,64 +514,6 @@ impl Measuring {
             });
         }
     }
-
-    /// Keeps what a thread, or a function's probes, counted to the end.
-    fn keep_ended(&mut self, key: &MeasuredKey, row: &MeasuredRow) {
-        let process = process_of(key);
-        let kept: usize = self.functions.values().map(|one| one.ended.len()).sum();
-        let Some(function) = self.functions.get_mut(&key.function) else {
-            return;
-        };
-        let has_room = kept < MAX_ENDED_ROWS || function.ended.contains_key(&process);
-        let place = if has_room { process } else { OTHERS };
-        self.changed.insert((key.function, process));
-        self.changed.insert((key.function, place));
-        let ended = function.ended.entry(place);
-        ended.or_insert(MeasuredRow::EMPTY).merge(row);
-    }
-
-    /// Reads what was counted of the USDT points and spans of one that runs.
-    fn read_spans(&mut self, kernel: &mut Kernel, id: u32) {
-        if let Some(one) = self.instrumentations.get_mut(&id).filter(|one| one.runs()) {
-            one.spanning.pass(kernel, one.slot, &|_, _| false);
-        }
-    }
-
-    /// Reads what was counted, and adds to what the probes have cost since the budget was looked
-    /// at: also those of calls that are only counted, or have no end, and of threads that are gone
-    /// since.
-    fn read(&mut self, kernel: &mut Kernel) {
-        let mut is_unknown = false;
-        for (key, row) in kernel.measured.rows() {
-            if key.function < FIRST_NUMBER {
-                continue;
-            }
-            let is_measured = self.functions.contains_key(&key.function);
-            if !is_measured && !self.trials.contains_key(&key.function) {
-                // A call of it was open when it was detached.
-                is_unknown = true;
-                continue;
-            }
-            let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
-            let before = self.living.insert(key, row);
-            if is_measured && before != Some(row) {
-                self.changed.insert((key.function, process_of(&key)));
-            }
-            let more = hits(&row).saturating_sub(before.as_ref().map_or(0, hits));
-            if more > 0 && is_measured {
-                *self
-                    .spent
-                    .entry((key.thread.pid, key.function))
-                    .or_default() += more;
-            }
-        }
-        if is_unknown {
-            let (functions, trials) = (&self.functions, &self.trials);
-            let is_over =
-                |number| !functions.contains_key(&number) && !trials.contains_key(&number);
-            kernel.measured.remove(|_| false, is_over);
-        }
-    }
 }
 
 impl AttachedFunction {
@@ -576,6 +527,7 @@ impl AttachedFunction {
             detached_ns: None,
             profiled: None,
             ended: HashMap::new(),
+            is_over: false,
         }
     }
 }

@@ -350,14 +350,14 @@ impl FunctionProbes {
         }
     }
 
-    /// Open calls of goroutines in processes for which `is_gone`: they are removed.
-    pub fn remove_goroutines(&mut self, is_gone: impl Fn(&Goroutine) -> bool) {
+    /// Open calls of goroutines that are over: they are removed.
+    pub fn remove_goroutines(&mut self, is_over: impl Fn(&Goroutine) -> bool) {
         if !self.goroutines.is_loaded() {
             return;
         }
         let all: Vec<Goroutine> = self.open_goroutines.keys().filter_map(Result::ok).collect();
-        let gone = all.iter().filter(|goroutine| is_gone(goroutine));
-        let failed = gone.filter_map(|goroutine| self.open_goroutines.remove(goroutine).err());
+        let over = all.iter().filter(|goroutine| is_over(goroutine));
+        let failed = over.filter_map(|goroutine| self.open_goroutines.remove(goroutine).err());
         if let Some(error) = failed.last() {
             warn!("calls of goroutines are kept that are over: {error}");
         }
