@@ -319,6 +319,7 @@ fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
 /// Has an instrumentation measure functions, and follow USDT points and spans, of files that its
 /// processes map later, as long as it runs.
 async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, mut looked: Looked) {
+    let mut missing = choosers.missing();
     loop {
         tokio::time::sleep(LOOK).await;
         let ask =
@@ -357,9 +358,12 @@ async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, m
             items: Vec::new(),
             missing: choosers.missing(),
         });
-        if more.functions.is_empty() && more.refused.is_empty() && more.items.is_empty() {
+        let is_nothing =
+            more.functions.is_empty() && more.refused.is_empty() && more.items.is_empty();
+        if is_nothing && more.missing == missing {
             continue;
         }
+        missing.clone_from(&more.missing);
         let ask =
             |answer| Command::Instrumentation(InstrumentationCommand::More { id, more, answer });
         match access.ask(ask).await {
