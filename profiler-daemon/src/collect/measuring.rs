@@ -146,8 +146,15 @@ impl Measuring {
         Ok(id)
     }
 
-    /// What probes cost, measured where that was not done of late.
-    fn calibrated(&mut self, kernel: &mut Kernel) -> Result<ProbeCosts, InstrumentationError> {
+    /// What probes cost, measured where that was not done of late; those of `goroutines` too.
+    fn calibrated(
+        &mut self,
+        kernel: &mut Kernel,
+        goroutines: bool,
+    ) -> Result<ProbeCosts, InstrumentationError> {
+        if goroutines {
+            kernel.measured.follow_goroutines()?;
+        }
         self.calibration
             .once(&mut kernel.measured, &mut kernel.targets)?;
         Ok(self.costs())
@@ -204,6 +211,11 @@ impl Measuring {
                 format!("functions of a new file are not measured: {error}"),
             );
             return Err(error.into());
+        }
+        if more.functions.iter().any(|plan| plan.goroutines) {
+            kernel.measured.follow_goroutines()?;
+            self.calibration
+                .begin(&mut kernel.measured, &mut kernel.targets)?;
         }
         let mut numbers = Vec::new();
         self.next_number = self.next_number.max(FIRST_NUMBER);

@@ -71,7 +71,7 @@ pub struct ProbeCost {
     pub error_ns: f64,
 }
 
-/// By kind of probed call ([`probe_kind`]).
+/// By kind of probed call ([`profiler_common::measured::probe_kind`]).
 pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
 
 /// Nanoseconds a call that probes have added.
@@ -126,8 +126,14 @@ impl Calibration {
         self.costs.is_none() || monotonic_ns().saturating_since(self.last_ns) > OLD_NS
     }
 
+    /// Whether functions of Go are measured, and what that costs is not known.
+    fn lacks_goroutines(&self, measured: &FunctionProbes) -> bool {
+        measured.has_goroutines() && !self.kinds.iter().any(|kind| kind.probed.goroutines)
+    }
+
     /// Measures each kind in about a tenth of a second, unless that was done of late, and again
     /// from now on ([`Calibration::again`]) where the kernel detaches probes fast enough for that.
+    /// Those of goroutines are measured once [`FunctionProbes::follow_goroutines`] was called.
     ///
     /// # Errors
     /// [`MeasureError`].
@@ -137,9 +143,11 @@ impl Calibration {
         targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
         let goes_on = matches!(FunctionProbes::supported()?, Probing::Many { .. });
-        if self.is_attached || (!goes_on && !self.is_old()) {
+        let is_known = !self.lacks_goroutines(measured);
+        if is_known && (self.is_attached || (!goes_on && !self.is_old())) {
             return Ok(());
         }
+        self.end(measured, targets)?;
         let begun = self.attach(measured, targets);
         (self.is_attached, self.since_attached) = (true, 0);
         if begun.is_ok() {
@@ -160,10 +168,14 @@ impl Calibration {
         measured: &mut FunctionProbes,
         targets: &mut TargetControl,
     ) -> Result<(), MeasureError> {
-        if self.is_attached || !self.is_old() {
+        let was_attached = self.is_attached;
+        if !self.lacks_goroutines(measured) && (was_attached || !self.is_old()) {
             return Ok(());
         }
         self.begin(measured, targets)?;
+        if was_attached {
+            return Ok(());
+        }
         self.end(measured, targets)
     }
 
@@ -209,7 +221,7 @@ impl Calibration {
         let own = proc_fs::own_pid(std::process::id()).unwrap_or_else(std::process::id);
         let file = Arc::new(File::open(MODULE).map_err(refused)?);
         let mut points = Vec::new();
-        let has_goroutines = measured.has_goroutines()?;
+        let has_goroutines = measured.has_goroutines();
         let probed = || {
             let numbered = (1..).zip(&PROBED);
             numbered.filter(move |(_, probed)| has_goroutines || !probed.goroutines)
@@ -226,16 +238,17 @@ impl Calibration {
             self.kinds.clear();
             self.costs = None;
         }
-        if self.kinds.is_empty() {
-            let kinds = probed().map(|(number, probed)| CallKind {
-                probed,
-                number,
-                without_ns: ns_per_call(probed.function, FIRST_CALLS),
-                cold_ns: 0.0,
-                key: None,
-                batches: VecDeque::new(),
-            });
-            self.kinds.extend(kinds);
+        for (number, probed) in probed() {
+            if self.kinds.iter().all(|kind| kind.number != number) {
+                self.kinds.push(CallKind {
+                    probed,
+                    number,
+                    without_ns: ns_per_call(probed.function, FIRST_CALLS),
+                    cold_ns: 0.0,
+                    key: None,
+                    batches: VecDeque::new(),
+                });
+            }
         }
         measured.choose(CALIBRATION, Some(&[own]), false, targets)?;
         // All at once: some kernels take a second to detach.
@@ -273,11 +286,11 @@ impl Calibration {
                 kind.key = Some(key);
             }
         }
-        if self.costs.is_none() {
-            let mut memory = vec![0_u8; COLD_BYTES];
-            for kind in &mut self.kinds {
-                kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
-            }
+        let new = self.kinds.iter_mut().filter(|kind| kind.batches.is_empty());
+        let mut memory = Vec::new();
+        for kind in new {
+            memory.resize(COLD_BYTES, 0_u8);
+            kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
         }
         for _ in 0..FIRST_BATCHES {
             self.batch(measured, FIRST_CALLS);

@@ -66,8 +66,6 @@ pub struct FunctionProbes {
     probes: Probes<ProbePoint>,
     /// Those of functions of Go.
     goroutines: Probes<ProbePoint>,
-    /// The kernel refuses the program of those.
-    no_goroutines: bool,
     open_goroutines: HashMap<MapData, Goroutine, ShadowStack>,
     frames: HashMap<MapData, MeasuredThread, ShadowStack>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
@@ -88,7 +86,6 @@ impl FunctionProbes {
         Ok(Self {
             probes: Probes::new(PROGRAM, variant.object(), shared),
             goroutines: Probes::new(GOROUTINES_PROGRAM, variant.object(), shared),
-            no_goroutines: false,
             open_goroutines: maps.typed("GOROUTINE_FRAMES")?,
             frames: maps.typed(FRAMES)?,
             rows: maps.typed(ROWS)?,
@@ -118,21 +115,19 @@ impl FunctionProbes {
         !probing::needs_whole_maps()
     }
 
-    /// Whether functions of Go can be measured. (Not if the kernel refuses the program for them
-    /// alone.)
+    /// Loads what functions of Go are measured by, which takes the kernel a fifth of a second, if
+    /// that was not done yet.
     ///
     /// # Errors
-    /// [`MeasureError`] if none can be.
-    pub(super) fn has_goroutines(&mut self) -> Result<bool, MeasureError> {
+    /// [`MeasureError`].
+    pub fn follow_goroutines(&mut self) -> Result<(), MeasureError> {
         self.load()?;
-        if self.no_goroutines || !Self::follows_goroutines() {
-            return Ok(false);
-        }
-        if let Err(error) = self.goroutines.load(|| Ok(Vec::new())) {
-            warn!("functions of Go cannot be measured: {error}");
-            self.no_goroutines = true;
-        }
-        Ok(!self.no_goroutines)
+        self.goroutines.load(|| Ok(Vec::new()))
+    }
+
+    /// Whether it was.
+    pub(super) const fn has_goroutines(&self) -> bool {
+        self.goroutines.is_loaded()
     }
 
     /// Points that are attached, but for those of calibration.
@@ -196,14 +191,14 @@ impl FunctionProbes {
         points: &[ProbePoint],
         pid: Option<u32>,
     ) -> Result<(), MeasureError> {
-        self.load()?;
         let points = points.iter().copied();
         let (of_goroutines, points): (Vec<ProbePoint>, Vec<ProbePoint>) =
             points.partition(|point| point.cookie.goroutines);
+        self.load()?;
         if of_goroutines.is_empty() {
             return self.probes.attach(file, module, &points, pid);
         }
-        self.goroutines.load(|| Ok(Vec::new()))?;
+        self.follow_goroutines()?;
         self.goroutines.attach(file, module, &of_goroutines, pid)?;
         let attached = self.probes.attach(file, module, &points, pid);
         if attached.is_err() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::call_values::{About, CallValues, ProbeTimes, cost, total_ns};
 use super::spans::{SpanValues, UsdtValues, followed};
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
-use crate::kernel::ProbeCosts;
+use crate::kernel::{ProbeCost, ProbeCosts};
 use crate::profile::frames::FrameId;
 use crate::profile::measured::Calls;
 use crate::units::MonoNs;
@@ -31,7 +31,8 @@ pub struct Measured {
     pub spans: Vec<SpanValues>,
     /// What probes of functions took in all, nanoseconds: subtracted from their values.
     pub probes_ns: u64,
-    /// What they cost here, measured before and while functions were.
+    /// What they cost here, measured before and while functions were; of functions of Go where any
+    /// was.
     pub probe_costs: Vec<KindCost>,
 }
 
@@ -102,6 +103,9 @@ pub fn measured(
         probes_ns: own.sum::<f64>() as u64,
         probe_costs: KINDS
             .iter()
+            .filter(|(kind, .., goroutines)| {
+                !goroutines || all.costs[*kind] != ProbeCost::default()
+            })
             .map(|(kind, entry, exit, goroutines)| KindCost {
                 entry,
                 exit: *exit,
@@ -160,7 +164,6 @@ mod tests {
 
     use super::*;
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
-    use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
     use crate::units::{BootNs, FileOffset, ModuleAddress};
 

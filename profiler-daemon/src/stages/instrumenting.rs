@@ -153,10 +153,12 @@ pub async fn preview(
     wanted: InstrumentationRequest,
 ) -> Result<InstrumentationState, NotBegun> {
     let whom = wanted.whom.clone();
-    let ask = |answer| Command::Instrumentation(InstrumentationCommand::Costs { answer });
-    let costs = access.ask(ask).await??;
     let processes = meant(access, &whom).await?;
     let (choosers, _, more) = choose(turns, &wanted, &processes).await?;
+    let goroutines = more.functions.iter().any(|plan| plan.goroutines);
+    let ask =
+        |answer| Command::Instrumentation(InstrumentationCommand::Costs { goroutines, answer });
+    let costs = access.ask(ask).await??;
     let now_ns = monotonic_ns();
     let mut items = choosers.spans.spans();
     items.extend(more.items);

@@ -212,6 +212,10 @@ fn calls_of_goroutines_are_measured() {
         assert_eq!(number(of("outer"), "/calls"), 20 * 200);
         return;
     }
+    let costs = report["measured"]["probe_costs"].as_array();
+    let mut costs = costs.expect("costs").iter();
+    let is_known = |cost: &Value| cost["outside_ns"].as_f64() > Some(0.0);
+    assert!(costs.all(is_known), "{report:#}");
     // Calls, those that no other of the function was around, those left by a panic, and those for
     // which there was no place.
     for (name, calls, outermost, unseen, without_place) in [

@@ -35,6 +35,8 @@ pub enum InstrumentationCommand {
     },
     /// What probes cost here: measured, where they were not yet, on functions of this program.
     Costs {
+        /// Also of functions of Go.
+        goroutines: bool,
         /// By kind of call.
         answer: Reply<Result<ProbeCosts, InstrumentationError>>,
     },
@@ -96,8 +98,8 @@ impl Measuring {
             InstrumentationCommand::Meant { whom, answer } => {
                 reply(answer, || meant(&whom, processes));
             }
-            InstrumentationCommand::Costs { answer } => {
-                reply(answer, || self.calibrated(kernel));
+            InstrumentationCommand::Costs { goroutines, answer } => {
+                reply(answer, || self.calibrated(kernel, goroutines));
             }
             InstrumentationCommand::Processes { id, answer } => {
                 reply(answer, || self.processes(processes, id));
