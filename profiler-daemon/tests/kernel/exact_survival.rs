@@ -96,6 +96,17 @@ pub(crate) fn compile(
     true
 }
 
+/// The program of goroutines. `GOROUTINES_BIN` names one that is built already.
+fn goroutines() -> Option<Compiled> {
+    if let Some(program) = std::env::var_os("GOROUTINES_BIN") {
+        return Some(Compiled {
+            folder: tempfile::tempdir().expect("a folder"),
+            program: program.into(),
+        });
+    }
+    Compiled::new("go", ("goroutines.go", GOROUTINES), &["build"])
+}
+
 /// The program of many ways to leave a function.
 fn program() -> Option<Compiled> {
     let options = ["-O1", "-no-pie", "-pthread"];
@@ -193,10 +204,7 @@ fn a_library_may_come_and_go() {
 // without.
 #[test]
 fn calls_of_goroutines_are_measured() {
-    let options = ["build"];
-    let Some(program) = Compiled::new("go", ("goroutines.go", GOROUTINES), &options) else {
-        return;
-    };
+    let Some(program) = goroutines() else { return };
     let functions = ["outer", "leaf", "nap", "grow", "take", "throw", "catch"];
     let patterns = functions.map(|name| format!("{}:main.{name}", program.path()));
     let mut options = vec!["--trace-budget=0%"];

@@ -25,6 +25,8 @@ pub(super) struct Files {
     pub(super) workload: PathBuf,
     /// The tests.
     pub(super) tests: PathBuf,
+    /// The program of goroutines; `None`: there is no Go here to build it with.
+    pub(super) goroutines: Option<PathBuf>,
 }
 
 impl Files {
@@ -47,7 +49,8 @@ impl Files {
             "etc/passwd",
             b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
         );
-        for file in [&self.daemon, &self.workload].into_iter().chain(&libraries) {
+        let programs = [&self.daemon, &self.workload].into_iter();
+        for file in programs.chain(&self.goroutines).chain(&libraries) {
             archive.file(&file.to_string_lossy(), &read(file)?);
         }
         archive.file(&self.tests.to_string_lossy(), &self.tests_without_debug()?);
@@ -78,10 +81,14 @@ impl Files {
 
     fn init(&self, command: &str) -> String {
         let (daemon, workload) = (self.daemon.display(), self.workload.display());
+        let goroutines = self.goroutines.as_ref();
+        let goroutines = goroutines.map_or_else(String::new, |program| {
+            format!(" GOROUTINES_BIN={}", program.display())
+        });
         format!(
             "#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/root CI=true DAEMON_BIN={daemon} WORKLOAD_BIN={workload}
+export PATH=/bin HOME=/root CI=true DAEMON_BIN={daemon} WORKLOAD_BIN={workload}{goroutines}
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
@@ -140,6 +147,7 @@ mod tests {
             daemon: file("daemon"),
             workload: file("workload"),
             tests: file("tests"),
+            goroutines: Some(file("goroutines")),
         };
         let init = files.init(&files.tests_command(&["a::b", "c"]));
         let lines: Vec<_> = init.lines().collect();
@@ -149,6 +157,7 @@ mod tests {
             .expect("the command");
         assert_eq!(lines[at - 1], "echo \"guest: Linux $(uname -r)\"");
         assert_eq!(lines[at + 1], "echo \"guest: ended with $?\"");
-        assert!(init.contains("DAEMON_BIN=/build/daemon WORKLOAD_BIN=/build/workload\n"));
+        let programs = "DAEMON_BIN=/build/daemon WORKLOAD_BIN=/build/workload";
+        assert!(init.contains(&format!("{programs} GOROUTINES_BIN=/build/goroutines\n")));
     }
 }

@@ -76,7 +76,7 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
 /// there), what wants three reports between two passes, and what needs tools that the image has
 /// not.
-const TESTS: [&str; 33] = [
+const TESTS: [&str; 34] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",
@@ -87,6 +87,7 @@ const TESTS: [&str; 33] = [
     "exact_single::functions_are_measured_by_single_probes",
     "exact_single::more_than_bearable_are_refused",
     "exact_single::points_and_spans_are_followed_by_single_probes",
+    "exact_survival::calls_of_goroutines_are_measured",
     "failures::the_doctor_finds_this_machine_fit",
     "failures::without_privilege_it_says_which",
     "kernels::what_this_kernel_lacks_is_said",

@@ -14,6 +14,7 @@ mod outcome;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -146,6 +147,7 @@ impl<'a> Laboratory<'a> {
             daemon: workspace.daemon(),
             workload: workspace.target_dir().join("release/workload"),
             tests: build_tests(workspace)?,
+            goroutines: build_goroutines(workspace)?,
         };
         Ok(Self {
             workspace,
@@ -221,6 +223,28 @@ fn busybox(workspace: &Workspace) -> anyhow::Result<PathBuf> {
         .into_iter()
         .find(|path| path.is_file())
         .context("the package busybox-static has no busybox")
+}
+
+/// The program of goroutines that the tests build where they can: the emulated machine has no Go.
+/// `None`: nor has this one.
+fn build_goroutines(workspace: &Workspace) -> anyhow::Result<Option<PathBuf>> {
+    let source = workspace
+        .root()
+        .join("profiler-daemon/tests/kernel/survival/goroutines.go");
+    let program = workspace.target_dir().join("kernels/goroutines");
+    let mut build = Command::new("go");
+    build
+        .envs([("GO111MODULE", "off"), ("CGO_ENABLED", "0")])
+        .args(["build", "-o"])
+        .args([&program, &source]);
+    match build.status() {
+        Ok(status) if status.success() => Ok(Some(program)),
+        Ok(status) => bail!("go build of {} ended with {status}", source.display()),
+        Err(error) => {
+            println!("Without a program of goroutines: there is no Go here ({error}).");
+            Ok(None)
+        }
+    }
 }
 
 /// Builds the kernel's tests and answers with their program.
