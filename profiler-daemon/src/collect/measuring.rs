@@ -366,16 +366,20 @@ impl Measuring {
     /// Ends an instrumentation that runs, whose rows are kept; forgets one that has ended. False if
     /// there is none.
     pub(super) fn end_or_forget(&mut self, kernel: &mut Kernel, id: u32) -> bool {
-        match self
-            .instrumentations
-            .get(&id)
-            .map(RunningInstrumentation::runs)
-        {
-            Some(true) => self.end(kernel, id, End::Asked),
-            Some(false) => self.forget(id),
-            None => return false,
+        if self.runs(id) {
+            self.end(kernel, id, End::Asked);
+        } else if self.instrumentations.contains_key(&id) {
+            self.forget(id);
+        } else {
+            return false;
         }
         true
+    }
+
+    /// Whether there is one that runs.
+    fn runs(&self, id: u32) -> bool {
+        let one = self.instrumentations.get(&id);
+        one.is_some_and(RunningInstrumentation::runs)
     }
 
     /// Detaches all of an instrumentation's probes.

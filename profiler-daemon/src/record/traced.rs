@@ -180,7 +180,8 @@ impl TracedFunctions {
         std::future::pending().await
     }
 
-    /// What was measured.
+    /// Ends it, so that what is told of it now and in rows of functions is the same. Answers what
+    /// was measured.
     ///
     /// # Errors
     /// The collector does not answer.
@@ -197,9 +198,9 @@ impl TracedFunctions {
             ));
         }
         let id = self.id;
-        let one = |answer| InstrumentationCommand::One { id, answer };
+        let stop = |answer| InstrumentationCommand::Stop { id, answer };
         let asked = live.access();
-        let state = asked.ask(|answer| Command::Instrumentation(one(answer)));
+        let state = asked.ask_within(PATIENCE, |answer| Command::Instrumentation(stop(answer)));
         let state = state.await?.context("what was measured is gone")?;
         let access = live.access();
         let names = access.caller_names(&state.measured, NAMES_PATIENCE).await?;

@@ -2,7 +2,7 @@
 
 use super::super::command::{Reply, reply};
 use super::Measuring;
-use super::instrumentation::{InstrumentationError, InstrumentationState, meant};
+use super::instrumentation::{End, InstrumentationError, InstrumentationState, meant};
 use super::plan::{MoreFunctions, Plan};
 use crate::config::targets::Targets;
 use crate::kernel::{Kernel, ProbeCosts};
@@ -59,6 +59,13 @@ pub enum InstrumentationCommand {
         /// All of them, up to the last pass or look.
         answer: Reply<Vec<InstrumentationState>>,
     },
+    /// One that runs ends, so that it tells the same from then on.
+    Stop {
+        /// Its number.
+        id: u32,
+        /// All that it has measured; `None`: there is none.
+        answer: Reply<Option<InstrumentationState>>,
+    },
     /// One that runs ends; one that has ended is forgotten.
     End {
         /// Its number.
@@ -71,7 +78,10 @@ pub enum InstrumentationCommand {
 impl InstrumentationCommand {
     /// Is it answered with calls and callers of one instrumentation, up to now?
     pub(in super::super) const fn tells_calls(&self) -> bool {
-        matches!(self, Self::One { .. } | Self::End { .. })
+        matches!(
+            self,
+            Self::One { .. } | Self::Stop { .. } | Self::End { .. }
+        )
     }
 }
 
@@ -112,6 +122,12 @@ impl Measuring {
                 });
             }
             InstrumentationCommand::All { answer } => reply(answer, || self.states(kernel)),
+            InstrumentationCommand::Stop { id, answer } => reply(answer, || {
+                if self.runs(id) {
+                    self.end(kernel, id, End::Asked);
+                }
+                self.state(kernel, id)
+            }),
             InstrumentationCommand::End { id, answer } => reply(answer, || {
                 let is_there = self.end_or_forget(kernel, id);
                 is_there.then(|| self.state(kernel, id))
