@@ -64,9 +64,10 @@ pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
 /// Threads that can have open calls of measured functions at a time.
 pub const MAX_MEASURED_THREADS: u32 = 1024;
-/// Goroutines that can have open calls of measured functions at a time: 23 MB when there are so
-/// many.
-pub const MAX_GOROUTINES: u32 = 4096;
+/// Goroutines that can have calls of measured functions, until their process is gone or nothing is
+/// measured: 46 MB when there are so many. Go uses the `g` of one that is over again, so they are
+/// as many as there were at once.
+pub const MAX_GOROUTINES: u32 = 8192;
 /// Rows of calls per thread, program and measured function.
 pub const MAX_MEASURED_ROWS: u32 = 16_384;
 /// Places that measured functions were called from, of all processes and functions.

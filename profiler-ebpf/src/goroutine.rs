@@ -28,10 +28,11 @@ use crate::counters::count;
 use crate::measure::{self, NEW_ONLY, NO_FRAMES, NO_PROGRAMS, ThreadRows};
 use crate::task::{Task, control};
 
-/// Key: goroutine. Value: its open calls; there is one while it has any. Writer: the goroutine, by
-/// this program. Reader: the daemon, which removes those of processes that are gone and of
-/// functions that are not measured any more. Size: `limits::MAX_GOROUTINES`; calls of others are
-/// counted only (and that they are). Not preallocated: nobody measures, mostly.
+/// Key: goroutine. Value: its open calls. Writer: the goroutine, by this program. Reader: the
+/// daemon, which removes those of processes that are gone, and all once nothing is measured. Not
+/// this program: a process may run threads with one `g` at once, and one of them could write to
+/// what is another process's by then. Size: `limits::MAX_GOROUTINES`; calls of others are counted
+/// only (and that they are). Not preallocated: nobody measures, mostly.
 #[map]
 static GOROUTINE_FRAMES: HashMap<Goroutine, ShadowStack> =
     HashMap::with_max_entries(MAX_GOROUTINES, BPF_F_NO_PREALLOC);
@@ -103,10 +104,6 @@ fn hit(cookie: Cookie, registers: Registers, now_ns: u64) -> Option<()> {
             return None;
         };
         frames.exit(cookie.function, position, kind, &usage(now_ns), &mut rows);
-        if frames.depth == 0 {
-            // This thread alone has it; nobody looks at it after this.
-            GOROUTINE_FRAMES.remove(key).ok();
-        }
         return Some(());
     }
     let caller = measure::caller_at(registers.sp);
@@ -152,12 +149,13 @@ fn usage(now_ns: u64) -> ThreadUsage {
     usage
 }
 
-/// The goroutine's open calls, if it has any.
+/// The goroutine's open calls, if it ever had any.
 #[inline(always)]
 fn known_frames(key: &Goroutine) -> Option<&'static mut ShadowStack> {
     let found = GOROUTINE_FRAMES.get_ptr_mut(key);
-    // SAFETY: a map value that only the thread which runs the goroutine writes and removes; else
-    // it is removed once the process is gone.
+    // SAFETY: a map value that the threads of one process write, of which Go has one at a time run
+    // the goroutine; where others do, what they find is wrong and in its bounds all the same. It is
+    // removed once the process is gone, or its probes are.
     found.map(|frames| unsafe { &mut *frames })
 }
 
