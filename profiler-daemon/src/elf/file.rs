@@ -2,9 +2,9 @@
 //! tables are read. Hostile bytes: every table is bounded. It does not look into sections.
 
 use object::elf::{
-    ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, Ident, PF_W, PF_X,
-    PT_LOAD, ProgramHeader64, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHN_XINDEX, SHT_NOBITS,
-    SectionHeader64,
+    DF_1_PIE, DT_FLAGS_1, Dyn64, ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, ET_DYN, ET_EXEC,
+    FileHeader64, Ident, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, ProgramHeader64, SHF_ALLOC,
+    SHF_COMPRESSED, SHF_EXECINSTR, SHN_XINDEX, SHT_NOBITS, SectionHeader64,
 };
 use object::pod::bytes_of_mut;
 use object::read::elf::{FileHeader, Note, NoteIterator};
@@ -200,6 +200,26 @@ impl ElfFile {
         Ok(headers.iter().map(Program::of).collect())
     }
 
+    /// Whether it is a program and no library: it lies at fixed addresses, or its linker says so.
+    /// (The C library can be run too, and is none.)
+    #[must_use]
+    pub fn is_program(&self, file: &(impl ReadAt + ?Sized)) -> bool {
+        if self.0.e_type.get(LE) == ET_EXEC {
+            return true;
+        }
+        let programs = self.programs(file).unwrap_or_default();
+        let dynamic = programs.iter().find(|program| program.kind == PT_DYNAMIC);
+        let entries = dynamic.map(|program| FileRange {
+            offset: program.segment.offset,
+            size_bytes: program.segment.size_bytes,
+        });
+        let entries: Vec<Dyn64<LE>> = entries.unwrap_or_default().piece(file, 0);
+        let mut flags = entries
+            .iter()
+            .filter(|entry| entry.d_tag.get(LE) == DT_FLAGS_1);
+        flags.any(|entry| entry.d_val.get(LE) & u64::from(DF_1_PIE) != 0)
+    }
+
     /// The sections; `None` if they were stripped or make no sense.
     #[must_use]
     pub fn sections(&self, file: &(impl ReadAt + ?Sized)) -> Option<Sections> {
@@ -363,8 +383,8 @@ mod tests {
         );
     }
 
-    // Check that this program is read: its sections are found by their whole names only, and its
-    // entry is a place in the file.
+    // Check that this program is read: its sections are found by their whole names only, its entry
+    // is a place in the file, and it is a program, which the C library is not.
     #[test]
     fn own_program() {
         let file = File::open("/proc/self/exe").unwrap();
@@ -377,6 +397,11 @@ mod tests {
         assert_eq!(address_of(&programs, text.offset), Some(text.address));
         assert_eq!(address_of(&programs, FileOffset::new(u64::MAX)), None);
         assert!((text.address..text.address + text.size_bytes).contains(&elf.entry()));
+        assert!(elf.is_program(&file));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let library = maps.lines().find(|line| line.contains("libc.so")).unwrap();
+        let library = File::open(&library[library.find('/').unwrap()..]).unwrap();
+        assert!(!ElfFile::read(&library).unwrap().is_program(&library));
     }
 
     // Check that code is preferred where two segments share a part of the file, and that wild

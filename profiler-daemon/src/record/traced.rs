@@ -13,6 +13,7 @@ use crate::collect::{
     Command, InstrumentationCommand, InstrumentationError, MoreFunctions, Plan, RefusedFunction,
 };
 use crate::config::targets::Targets;
+use crate::elf::ElfFile;
 use crate::report::{self, Measured};
 use crate::stages::choosing::{Chooser, CodeFile, Exits, mapped};
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
@@ -98,10 +99,12 @@ impl TracedFunctions {
         let paths = self.chooser.patterns().iter().filter_map(Pattern::path);
         for path in paths.chain(self.spanned.paths()) {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
+            // Of a program that children run, nobody waits for each to be found: it would be over.
+            let elf = ElfFile::read(&file);
             modules.push(CodeFile {
                 path: path.to_owned(),
+                is_program: self.children && elf.is_ok_and(|elf| elf.is_program(&file)),
                 file,
-                is_program: false,
             });
         }
         if let Some((pid, program)) = command {

@@ -175,6 +175,40 @@ fn programs_go_on_as_without() {
     }
 }
 
+// Check that no call is missed of a program that is named by its path and that the command runs
+// again and again, a millisecond each time.
+#[test]
+fn short_children_are_measured() {
+    const SOURCE: &str = "__attribute__((noipa)) int t_brief(int x) { return x; }\n\
+        int main(int count, char **words) { (void)words; return t_brief(count - 1); }\n";
+    let Some(program) = Compiled::new("cc", ("brief.c", SOURCE), &["-O1"]) else {
+        return;
+    };
+    let report = program.folder.path().join("report.json");
+    let pattern = format!("{}:t_brief", program.path());
+    let script = "i=0; while [ $i -lt 100 ]; do \"$0\" || exit 9; i=$((i + 1)); done; exit 4";
+    let output = run(&[
+        "--trace",
+        &pattern,
+        "-o",
+        report.to_str().expect("the path is text"),
+        "--",
+        "sh",
+        "-c",
+        script,
+        program.path(),
+    ]);
+    if is_refused_here(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let report = fs::read(report).expect("the report was written");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let row = row(&report, "t_brief");
+    assert_eq!(number(row, "/calls"), 100, "{row:#}");
+    assert_eq!(number(row, "/outermost"), 100, "{row:#}");
+}
+
 // Check that functions of a library are measured each time that it is loaded anew.
 #[test]
 fn a_library_may_come_and_go() {
