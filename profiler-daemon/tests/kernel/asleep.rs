@@ -143,15 +143,8 @@ fn five_hundred_sleepers_have_their_stacks() {
         crate::ledger::check_process(&daemon, &process),
         "it is alive"
     );
-    let metrics = daemon.try_get("/metrics").text();
-    let metric = |name: &str| -> f64 {
-        let line = metrics.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.rsplit_once(' '))
-            .and_then(|(_, value)| value.parse().ok())
-            .unwrap_or_else(|| panic!("no metric {name}"))
-    };
-    let kept = metric("profiler_outside_looks_total{what=\"kept\"}");
-    let busy_s = metric("profiler_outside_busy_seconds_total");
+    let kept = daemon.metric("profiler_outside_looks_total{what=\"kept\"}");
+    let busy_s = daemon.metric("profiler_outside_busy_seconds_total");
     say(&format!("{kept} stacks from outside took {busy_s:.3} s"));
     assert!(kept >= 500.0);
 }

@@ -57,16 +57,6 @@ fn cost_and_busy(daemon: &Daemon) -> (f64, f64) {
     )
 }
 
-/// What walks have cost so far, seconds.
-fn walked(daemon: &Daemon) -> f64 {
-    let metrics = daemon.request("GET", "/metrics", None).text();
-    let line = metrics
-        .lines()
-        .find(|line| line.starts_with("profiler_walks_cost_seconds_total "));
-    let value = line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok());
-    value.unwrap_or_else(|| panic!("no cost of walks in {metrics}"))
-}
-
 fn percent(value: &Value, pointer: &str) -> f64 {
     let found = value.pointer(pointer).and_then(Value::as_f64);
     found.unwrap_or_else(|| panic!("no {pointer} in {value}"))
@@ -123,22 +113,14 @@ fn a_storm_of_calls_keeps_within_the_budget() {
     assert!(cost_ns < (user_ns + syscall_ns) / 10, "{process}");
     let degraded = daemon.get("/status")["degraded"].to_string();
     assert!(degraded.contains("only samples"), "{degraded}");
-    let metrics = daemon.request("GET", "/metrics", None).text();
-    assert!(
-        metrics.contains("profiler_all_system_calls_traced 0"),
-        "{metrics}"
-    );
+    assert!(daemon.metric("profiler_all_system_calls_traced") == 0.0);
     storm.stop();
     if !is_quiet {
         ledger::check(daemon);
         return;
     }
     wait_for(daemon, "all", COMES_BACK_WITHIN);
-    let metrics = daemon.request("GET", "/metrics", None).text();
-    assert!(
-        metrics.contains("profiler_all_system_calls_traced 1"),
-        "{metrics}"
-    );
+    assert!(daemon.metric("profiler_all_system_calls_traced") == 1.0);
     // Calls are counted again, one by one: so few that it costs nothing.
     let counted = workload::run("storm --count 2000 --kind getppid");
     reads::ended(daemon, &counted);
@@ -161,9 +143,15 @@ fn a_storm_of_switches_keeps_within_the_budget() {
         .map(|_| Workload::start("contention --threads 50 --millis 1 --count 20000"))
         .collect();
     thread::sleep(Duration::from_secs(5));
-    let (before, walked_before) = (cost_and_busy(daemon), walked(daemon));
+    let (before, walked_before) = (
+        cost_and_busy(daemon),
+        daemon.metric("profiler_walks_cost_seconds_total"),
+    );
     thread::sleep(Duration::from_secs(8));
-    let (after, walked_after) = (cost_and_busy(daemon), walked(daemon));
+    let (after, walked_after) = (
+        cost_and_busy(daemon),
+        daemon.metric("profiler_walks_cost_seconds_total"),
+    );
     let share = (walked_after - walked_before) / (after.1 - before.1);
     // Ticks of such stacks cost less than would have them give way.
     assert!(share <= 0.004 + 0.004, "{share} of the time at work");
@@ -186,9 +174,15 @@ fn ticks_of_deep_stacks_keep_within_the_budget() {
     let daemon = &daemon;
     let deep = Workload::start("split --seconds 14 --depth 480");
     thread::sleep(Duration::from_secs(3));
-    let (before, walked_before) = (cost_and_busy(daemon), walked(daemon));
+    let (before, walked_before) = (
+        cost_and_busy(daemon),
+        daemon.metric("profiler_walks_cost_seconds_total"),
+    );
     thread::sleep(Duration::from_secs(10));
-    let (after, walked_after) = (cost_and_busy(daemon), walked(daemon));
+    let (after, walked_after) = (
+        cost_and_busy(daemon),
+        daemon.metric("profiler_walks_cost_seconds_total"),
+    );
     let deep = deep.finish();
     reads::ended(daemon, &deep);
     let share = (walked_after - walked_before) / (after.1 - before.1);

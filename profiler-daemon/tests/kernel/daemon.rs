@@ -242,6 +242,15 @@ impl Daemon {
         answer.json()
     }
 
+    /// The value of one of its metrics: a name, with its labels where there are any.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let metrics = self.try_get("/metrics").text().to_string();
+        let mut lines = metrics.lines().filter_map(|line| line.rsplit_once(' '));
+        let value = lines.find(|(found, _)| *found == series);
+        let value = value.and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no value of {series} in {metrics}"))
+    }
+
     /// Sends a signal to it.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: plain numbers; the child was not reaped, so the pid is its own.

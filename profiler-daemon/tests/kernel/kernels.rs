@@ -31,13 +31,9 @@ fn what_this_kernel_lacks_is_said() {
         .expect("the daemon's file can be executed");
     let doctor: Value = serde_json::from_slice(&doctor.stdout).expect("doctor answers in JSON");
     let stacks = entry(&doctor["checks"], "name", "user-stacks").expect("doctor looks at stacks");
-    let metrics = daemon.try_get("/metrics").text().to_string();
     let degraded = status["degraded"].as_array().expect("a list");
-    let count = format!("profiler_degraded_features {}", degraded.len());
-    assert!(
-        metrics.lines().any(|line| line == count),
-        "no line {count}: {status}"
-    );
+    let count = daemon.metric("profiler_degraded_features");
+    assert!(count == degraded.len() as f64, "{count} features, {status}");
     for what in ["user stacks", "known tasks"] {
         let lack = entry(&status["degraded"], "what", what);
         assert_eq!(lack.is_none(), has_tables, "{what}: {status}");

@@ -26,6 +26,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     let runners = (0..options.threads_or(4))
         .map(|index| {
             let name = format!("runner-{index}");
+            let spawned_unix_ns = sys::unix_ns();
             std::thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || {
@@ -36,6 +37,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
                     }
                     let mut fact = truth::thread(&name, start_ns);
                     fact["pinned"] = pinned.into();
+                    fact["spawned_unix_ns"] = spawned_unix_ns.into();
                     fact
                 })
         })

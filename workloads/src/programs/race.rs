@@ -67,6 +67,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         for side in 0..2u32 {
             let pair = Arc::clone(&pair);
             let name = format!("race-{index}-{side}");
+            let spawned_unix_ns = sys::unix_ns();
             handles.push(
                 std::thread::Builder::new()
                     .name(name.clone())
@@ -78,6 +79,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
                         race(&pair, side, turns, &mut jitter);
                         let mut fact = truth::thread(&name, start_ns);
                         fact["pinned"] = pinned.into();
+                        fact["spawned_unix_ns"] = spawned_unix_ns.into();
                         fact
                     })?,
             );
