@@ -10,12 +10,15 @@
 //! All numbers may be as large as `u64` goes, and may contradict each other (saved files): sums
 //! saturate, nothing panics, and what is given out is what the totals say, whatever the marks are.
 
+use core::ops::Range;
 use std::vec::Vec;
 
 use crate::clock::{Class, ClassNs};
 use crate::kinds::{
     BLOCKED, KINDS, Kind, KindNs, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, RUNNABLE, Tick,
 };
+
+use strata::KindSet;
 
 mod confidence;
 mod rounding;
@@ -55,10 +58,10 @@ const fn part(kind: Kind, class: Class, is_fault: bool, marks: MarkPlaces) -> Ma
 /// How many sorts of marks there are.
 const PARTS: usize = 11;
 
-/// All sorts of marks. A kind with several is divided among them first, so its totals need no
-/// stacks.
+/// All sorts of marks, those of a kind beside each other. A kind with several is divided among them
+/// first, so its totals need no stacks.
 #[rustfmt::skip]
-const ALL_PARTS: [MarkSort; PARTS] = [
+static ALL_PARTS: [MarkSort; PARTS] = [
     part(Kind::User, Class::User, false, MarkPlaces::Ticks(Tick::User)),
     part(Kind::User, Class::User, true, MarkPlaces::Ticks(Tick::Fault)),
     part(Kind::Untraced, Class::User, false, MarkPlaces::Ticks(Tick::UntracedUser)),
@@ -72,8 +75,26 @@ const ALL_PARTS: [MarkSort; PARTS] = [
     part(Kind::OutsideRunnable, Class::Runnable, false, MarkPlaces::Weights(RUNNABLE)),
 ];
 
+/// Where the sorts of marks of `kind` are in [`ALL_PARTS`]: there is one at least.
+const fn places_of(kind: Kind) -> Range<usize> {
+    match kind {
+        Kind::User => 0..2,
+        Kind::Untraced => 2..5,
+        Kind::Kernel => 5..6,
+        Kind::Call => 6..7,
+        Kind::CallBlocked => 7..8,
+        Kind::CallRunnable => 8..9,
+        Kind::OutsideBlocked => 9..10,
+        Kind::OutsideRunnable => 10..11,
+    }
+}
+
+fn parts_of(kind: Kind) -> &'static [MarkSort] {
+    &ALL_PARTS[places_of(kind)]
+}
+
 impl MarkSort {
-    fn of(self, primary: &Primary) -> u64 {
+    fn of(&self, primary: &Primary) -> u64 {
         match self.marks {
             MarkPlaces::Ticks(tick) => primary.ticks[tick as usize],
             MarkPlaces::Gaps(index) => primary.marks[index],
@@ -116,7 +137,7 @@ impl Product {
         self.estimated_ns = self.estimated_ns.saturating_add(other.estimated_ns);
     }
 
-    fn add_part(&mut self, part: MarkSort, part_ns: u64) {
+    fn add_part(&mut self, part: &MarkSort, part_ns: u64) {
         let class_ns = &mut self.classes[part.class as usize];
         *class_ns = class_ns.saturating_add(part_ns);
         if part.is_fault {
@@ -129,8 +150,7 @@ impl Product {
 
     /// What of `kind` has no mark. Untraced time counts as user mode, as in the clock.
     fn add_not_sampled(&mut self, kind: Kind, kind_ns: u64) {
-        let first = ALL_PARTS.iter().find(|part| part.kind == kind);
-        self.add_part(*first.expect("each kind has a part"), kind_ns);
+        self.add_part(&parts_of(kind)[0], kind_ns);
     }
 
     fn add_exact(&mut self, primary: &Primary) {
@@ -150,6 +170,10 @@ pub struct Stratum {
     /// What each part has, nanoseconds: with `not_sampled` they add up to `kinds`.
     quotas: [u64; PARTS],
     not_sampled: KindNs,
+    /// All marks of each kind.
+    marks: [f64; KINDS],
+    /// Kinds whose marks are their time itself.
+    is_exact: KindSet,
     threads_at_once: f64,
 }
 
@@ -163,23 +187,26 @@ impl Stratum {
     pub fn new(kinds: &KindNs, sum: &Primary, span_ns: u64) -> Self {
         let mut quotas = [0; PARTS];
         let mut not_sampled = [0; KINDS];
+        let mut marks = [0.0; KINDS];
+        let mut is_exact = [false; KINDS];
         for kind in Kind::ALL {
             let kind_ns = kinds[kind as usize];
-            let weights = ALL_PARTS.map(|part| if part.kind == kind { part.of(sum) } else { 0 });
+            let weights: Vec<u64> = parts_of(kind).iter().map(|part| part.of(sum)).collect();
             match shares(kind_ns, &weights) {
                 None => not_sampled[kind as usize] = kind_ns,
-                Some(parts) => {
-                    for (quota, part_ns) in quotas.iter_mut().zip(parts) {
-                        *quota += part_ns;
-                    }
-                }
+                Some(parts) => quotas[places_of(kind)].copy_from_slice(&parts),
             }
+            let all = weights.iter().map(|weight| u128::from(*weight)).sum();
+            marks[kind as usize] = confidence::wide(all);
+            is_exact[kind as usize] = all == u128::from(kind_ns);
         }
         Self {
             kinds: *kinds,
             sum: *sum,
             quotas,
             not_sampled,
+            marks,
+            is_exact,
             threads_at_once: confidence::threads_at_once(kinds, span_ns),
         }
     }
@@ -190,7 +217,7 @@ impl Stratum {
     #[must_use]
     pub fn total(&self) -> Product {
         let mut total = self.not_sampled();
-        for (part, quota_ns) in ALL_PARTS.into_iter().zip(self.quotas) {
+        for (part, quota_ns) in ALL_PARTS.iter().zip(self.quotas) {
             total.add_part(part, quota_ns);
         }
         total.add_exact(&self.sum);
@@ -228,7 +255,7 @@ impl Stratum {
             })
             .collect();
         let mut rest = self.not_sampled();
-        for (part, quota_ns) in ALL_PARTS.into_iter().zip(self.quotas) {
+        for (part, quota_ns) in ALL_PARTS.iter().zip(self.quotas) {
             let marked = cells.clone().map(|cell| part.of(cell));
             let marked = marked.enumerate();
             let was_shared = rounding::share(quota_ns, marked, |index, part_ns| {

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::strata::{MarkPeriods, others, own_kinds, part_of, totals_of};
-use super::{ALL_PARTS, Column, PARTS, Product, Stratum, kernel_parts, shares};
+use super::{ALL_PARTS, Column, PARTS, Product, Stratum, kernel_parts, parts_of, shares};
 use crate::clock::{CLASS_COUNT, Class};
 use crate::kinds::{KINDS, Kind, KindNs, MARK_CALL, NUMBERS, Primary, Tick, WAITS};
 
@@ -55,8 +55,21 @@ fn classes_of(kinds: &KindNs, exact: [u64; WAITS]) -> [u64; CLASS_COUNT] {
 }
 
 fn marks_of(kind: Kind, stack: &Primary) -> u64 {
-    let parts = ALL_PARTS.iter().filter(|part| part.kind == kind);
-    parts.map(|part| part.of(stack)).sum()
+    parts_of(kind).iter().map(|part| part.of(stack)).sum()
+}
+
+/// Check that each sort of marks is found with its kind.
+#[test]
+fn parts_are_those_of_their_kind() {
+    let found = Kind::ALL.map(|kind| {
+        parts_of(kind)
+            .iter()
+            .filter(|part| part.kind == kind)
+            .count()
+    });
+    assert_eq!(found.iter().sum::<usize>(), PARTS);
+    let all = Kind::ALL.map(|kind| ALL_PARTS.iter().filter(|part| part.kind == kind).count());
+    assert_eq!(found, all);
 }
 
 proptest! {

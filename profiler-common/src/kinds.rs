@@ -138,9 +138,16 @@ impl Primary {
     }
 
     /// Adds `other` to every number.
+    #[inline]
     pub fn add(&mut self, other: &Self) {
-        let pairs = self.numbers_mut().into_iter().zip(other.numbers());
-        pairs.for_each(|(to, from)| *to = to.saturating_add(from));
+        add_each(&mut self.ticks, &other.ticks);
+        add_each(&mut self.marks, &other.marks);
+        add_each(&mut self.exact, &other.exact);
+        add_each(&mut self.weighted, &other.weighted);
+        add_each(&mut self.squares_us2, &other.squares_us2);
+        add_each(&mut self.excess, &other.excess);
+        self.tick_excess = self.tick_excess.saturating_add(other.tick_excess);
+        self.walks = self.walks.saturating_add(other.walks);
     }
 
     /// Takes `other` away as far as it is there; what is not stays in `other`.
@@ -203,6 +210,13 @@ impl Primary {
             &mut self.tick_excess,
             &mut self.walks,
         ]
+    }
+}
+
+#[inline]
+fn add_each<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = to.saturating_add(*from);
     }
 }
 

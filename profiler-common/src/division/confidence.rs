@@ -4,7 +4,7 @@
 //! more regular than that: where a function runs for longer than a gap at a time, its interval is
 //! wider than it had to be.
 
-use super::{ALL_PARTS, MarkPlaces, MarkSort, Stratum};
+use super::{MarkPlaces, MarkSort, Stratum, parts_of};
 use crate::clock::Class;
 use crate::kinds::{BLOCKED, KINDS, Kind, KindNs, Primary, RUNNABLE};
 
@@ -32,7 +32,7 @@ pub enum Column {
 }
 
 impl Column {
-    fn holds(self, part: MarkSort) -> bool {
+    fn holds(self, part: &MarkSort) -> bool {
         match self {
             Self::Elapsed => true,
             Self::Application => part.class == Class::User && !part.is_fault,
@@ -43,12 +43,12 @@ impl Column {
 
     /// May time of `kind` be of this column?
     fn holds_any(self, kind: Kind) -> bool {
-        parts_of(kind).any(|part| self.holds(part))
+        parts_of(kind).iter().any(|part| self.holds(part))
     }
 
     /// Does every mark of `kind` stand for time of this column?
     fn holds_all(self, kind: Kind) -> bool {
-        parts_of(kind).all(|part| self.holds(part))
+        parts_of(kind).iter().all(|part| self.holds(part))
     }
 
     fn exact_ns(self, primary: &Primary) -> u64 {
@@ -195,20 +195,25 @@ impl Stratum {
     /// and in no interval.
     #[must_use]
     pub fn estimate(&self, cells: &Primary, column: Column) -> Estimate {
-        self.estimate_with(cells, 0, column)
+        let mut estimate = Estimate::default();
+        self.add_estimate(&mut estimate, cells, 0, column);
+        estimate
     }
 
     /// The same of stacks that have `call_parts` parts ([`MARK_PARTS`] are one) of marks of running
-    /// time in calls besides.
-    #[must_use]
-    pub fn estimate_with(&self, cells: &Primary, call_parts: u64, column: Column) -> Estimate {
-        let mut estimate = Estimate::default();
+    /// time in calls besides, added to what the value rests on in other strata.
+    pub fn add_estimate(
+        &self,
+        estimate: &mut Estimate,
+        cells: &Primary,
+        call_parts: u64,
+        column: Column,
+    ) {
         estimate.add_exact(column.exact_ns(cells));
         for kind in Kind::ALL {
             let parts = if kind == Kind::Call { call_parts } else { 0 };
-            self.add_kind(&mut estimate, kind, (cells, parts), column);
+            self.add_kind(estimate, kind, (cells, parts), column);
         }
-        estimate
     }
 
     /// So many ticks tell as much as one that falls alone: how many threads ran at once, on
@@ -222,14 +227,8 @@ impl Stratum {
 
     /// Whether the marks of `kind` are its time itself, so that nothing of it is left to chance.
     #[must_use]
-    pub fn is_exact(&self, kind: Kind) -> bool {
-        self.marks_of(kind) == u128::from(self.kinds[kind as usize])
-    }
-
-    fn marks_of(&self, kind: Kind) -> u128 {
-        parts_of(kind)
-            .map(|part| u128::from(part.of(&self.sum)))
-            .sum()
+    pub const fn is_exact(&self, kind: Kind) -> bool {
+        self.is_exact[kind as usize]
     }
 
     /// What the stratum's total of `column` rests on: kinds that are whole in it are measured, the
@@ -246,7 +245,7 @@ impl Stratum {
             } else if missing_ns > 0 && column.holds_any(kind) {
                 // Nothing tells what of it is in the column: it counts as user mode, and may be all
                 // or nothing.
-                let is_counted = parts_of(kind).next().is_some_and(|part| column.holds(part));
+                let is_counted = column.holds(&parts_of(kind)[0]);
                 let square = float(missing_ns).powi(2);
                 estimate.ceiling_ns = estimate.ceiling_ns.saturating_add(missing_ns);
                 if is_counted {
@@ -269,37 +268,33 @@ impl Stratum {
         (cells, parts): (&Primary, u64),
         column: Column,
     ) {
-        if !column.holds_any(kind) {
-            return;
-        }
-        let held: u128 = parts_of(kind)
-            .filter(|part| column.holds(*part))
-            .map(|part| u128::from(part.of(cells)))
-            .sum();
-        let held_parts = held * u128::from(MARK_PARTS) + u128::from(parts);
-        let all = self.marks_of(kind);
+        let all = self.marks[kind as usize];
         let kind_ns = self.kinds[kind as usize];
-        if all == 0 || kind_ns == 0 {
+        if all == 0.0 || kind_ns == 0 || !column.holds_any(kind) {
             return;
         }
+        let held = parts_of(kind)
+            .iter()
+            .filter(|part| column.holds(part))
+            .fold(0u64, |sum, part| sum.saturating_add(part.of(cells)));
         if self.is_exact(kind) && column.holds_all(kind) {
             // The weights are the time itself: nothing was left to chance.
-            let held_ns = u64::try_from(held_parts / u128::from(MARK_PARTS)).unwrap_or(u64::MAX);
+            let held_ns = held.saturating_add(parts / MARK_PARTS);
             estimate.add_exact(held_ns.min(kind_ns));
             return;
         }
-        let share = wide(held_parts) / wide(all * u128::from(MARK_PARTS));
-        let first = parts_of(kind).next().expect("each kind has a part");
+        let share = (float(held) + float(parts) / float(MARK_PARTS)) / all;
+        let first = &parts_of(kind)[0];
         let (marks, in_step) = match first.marks {
             MarkPlaces::Ticks(_) => {
                 let weighty = |of: &Primary| (of.samples(), of.tick_excess);
                 let each = each_mark(share, weighty(cells), weighty(&self.sum));
-                (wide(all) / each, self.threads_at_once)
+                (all / each, self.threads_at_once)
             }
             MarkPlaces::Gaps(index) => {
                 let weighty = |of: &Primary| (of.marks[index], of.excess[index]);
                 let each = each_mark(share, weighty(cells), weighty(&self.sum));
-                (wide(all) / each, 1.0)
+                (all / each, 1.0)
             }
             MarkPlaces::Weights(index) => {
                 let squares_us2 = self.sum.squares_us2[index];
@@ -319,10 +314,6 @@ pub(super) fn threads_at_once(kinds: &KindNs, span_ns: u64) -> f64 {
     } else {
         (running_ns / float(span_ns)).max(1.0)
     }
-}
-
-fn parts_of(kind: Kind) -> impl Iterator<Item = MarkSort> {
-    ALL_PARTS.into_iter().filter(move |part| part.kind == kind)
 }
 
 /// As many marks that stand for themselves alone tell as much as `marks`, which add this
@@ -385,7 +376,7 @@ fn float(number: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "as above")]
-fn wide(number: u128) -> f64 {
+pub(super) fn wide(number: u128) -> f64 {
     number as f64
 }
 

@@ -1,6 +1,6 @@
 //! Intervals: what widens them, what has none, and how often they hold the truth.
 
-use super::{Column, KernelTicks, MARK_PARTS};
+use super::{Column, Estimate, KernelTicks, MARK_PARTS};
 use crate::clock::Class;
 use crate::division::Stratum;
 use crate::division::tests::{calls, kinds, sum_of, ticks};
@@ -17,6 +17,17 @@ fn the_interval_is_that_of_wilson() {
     assert!(interval.high_ns.abs_diff(174_370) < 50, "{interval:?}");
 }
 
+fn of_parts(stratum: &Stratum, call_parts: u64) -> Estimate {
+    let mut estimate = Estimate::default();
+    stratum.add_estimate(
+        &mut estimate,
+        &Primary::default(),
+        call_parts,
+        Column::Elapsed,
+    );
+    estimate
+}
+
 /// Check that parts of marks count as these, and that a value that only some of a stack's ticks
 /// give it is as unsure as they are few: also where the stack has its time exactly.
 #[test]
@@ -25,7 +36,7 @@ fn kernel_functions_rest_on_ticks_too() {
         let stratum = Stratum::new(&kinds(&[(Kind::Call, 1_000_000)]), &calls(marks), 0);
         let whole = stratum.estimate(&calls(marks / 10), Column::Elapsed);
         let parts = marks / 10 * MARK_PARTS;
-        let divided = stratum.estimate_with(&Primary::default(), parts, Column::Elapsed);
+        let divided = of_parts(&stratum, parts);
         assert_eq!(divided, whole);
         let ticks = KernelTicks {
             call_ns: 100_000,
@@ -40,7 +51,7 @@ fn kernel_functions_rest_on_ticks_too() {
         assert!(interval.low_ns < 21_000, "{interval:?}");
         assert!(one.is_thin() && !whole.is_thin());
         let half = parts / 2;
-        let mut half = stratum.estimate_with(&Primary::default(), half, Column::Elapsed);
+        let mut half = of_parts(&stratum, half);
         let many = KernelTicks {
             ticks: 100,
             ..ticks

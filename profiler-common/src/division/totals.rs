@@ -1,6 +1,6 @@
 //! What of a stratum's totals is told without its stacks.
 
-use super::{ALL_PARTS, Product, Stratum};
+use super::{Product, Stratum, parts_of, places_of};
 use crate::kinds::{Kind, KindNs};
 
 impl Stratum {
@@ -10,10 +10,8 @@ impl Stratum {
     pub fn total_of(&self, kind: Kind) -> Product {
         let mut product = Product::default();
         product.add_not_sampled(kind, self.not_sampled[kind as usize]);
-        for (part, quota_ns) in ALL_PARTS.into_iter().zip(self.quotas) {
-            if part.kind == kind {
-                product.add_part(part, quota_ns);
-            }
+        for (part, quota_ns) in parts_of(kind).iter().zip(&self.quotas[places_of(kind)]) {
+            product.add_part(part, *quota_ns);
         }
         product
     }

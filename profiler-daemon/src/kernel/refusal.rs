@@ -4,8 +4,8 @@ use std::error::Error;
 use std::{io, iter};
 
 use aya::EbpfError;
-use aya::maps::MapError;
 use aya::programs::ProgramError;
+use aya::util::KernelVersion;
 use thiserror::Error;
 
 use super::btf::BtfError;
@@ -28,11 +28,9 @@ pub enum StartError {
         chain = ErrorChain(.0.as_ref())
     )]
     Privilege(#[source] AnyError),
-    /// The kernel is too old.
-    #[error(
-        "this kernel lacks {0}, without which nothing can be profiled: Linux 5.10 or later is needed"
-    )]
-    TooOld(String),
+    /// The kernel refuses something, and is older than any that is supported.
+    #[error("Linux 5.10 or later is needed, and this kernel is older ({chain})", chain = ErrorChain(.0.as_ref()))]
+    TooOld(#[source] AnyError),
     /// The kernel refuses the object or a map.
     #[error("cannot load the kernel programs: {}", ErrorChain(.0))]
     Load(#[source] EbpfError),
@@ -96,23 +94,35 @@ impl VerifierRefusal {
 #[error("perf_event_open: {0}")]
 struct EventRefused(#[source] io::Error);
 
+/// The oldest kernel that has all that the programs need.
+const OLDEST: KernelVersion = KernelVersion::new(5, 10, 0);
+
 /// Why a program was not loaded.
 pub(super) fn program_refused(program: &'static str, error: ProgramError) -> StartError {
-    match error {
+    let errno = errno(&error);
+    let cause: AnyError = match error {
         ProgramError::LoadError {
             io_error,
             verifier_log,
-        } => {
-            if io_error.raw_os_error() == Some(libc::EPERM) {
-                return StartError::Privilege(io_error.into());
-            }
-            let log = verifier_log.to_string();
-            if let Some(helper) = unknown_helper(&log) {
-                return StartError::TooOld(format!("the helper {helper}"));
-            }
-            StartError::program(program, VerifierRefusal::new(io_error, &log))
-        }
-        _ => StartError::program(program, error),
+        } => VerifierRefusal::new(io_error, &verifier_log.to_string()).into(),
+        _ => error.into(),
+    };
+    if errno == Some(libc::EPERM) {
+        return StartError::Privilege(cause);
+    }
+    by_version(StartError::program(program, cause), this_version())
+}
+
+fn this_version() -> Option<KernelVersion> {
+    KernelVersion::current().ok()
+}
+
+/// A refusal by a kernel of this version: one that is too old does not know what is asked for.
+fn by_version(refusal: StartError, version: Option<KernelVersion>) -> StartError {
+    if version.is_some_and(|version| version < OLDEST) {
+        StartError::TooOld(refusal.into())
+    } else {
+        refusal
     }
 }
 
@@ -123,29 +133,11 @@ pub(super) fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
         .last()
 }
 
-/// The helper that the verifier does not know: `unknown func bpf_task_pt_regs#175`.
-fn unknown_helper(log: &str) -> Option<&str> {
-    let (_, rest) = log.split_once("unknown func ")?;
-    rest.split(['#', ' ', '\n'])
-        .next()
-        .filter(|name| !name.is_empty())
-}
-
-/// The maps that are rings.
-const RINGS: [&str; 2] = ["STACKS", "AYA_LOGS"];
-
 /// Why the object or a map was not loaded.
 pub(super) fn refused(error: EbpfError) -> StartError {
-    // Such a map can be asked for wrongly in one way only: where nobody knows its type.
-    if let EbpfError::MapError(MapError::CreateError { name, io_error }) = &error
-        && RINGS.contains(&name.as_str())
-        && io_error.raw_os_error() == Some(libc::EINVAL)
-    {
-        return StartError::TooOld("BPF ring buffers".to_owned());
-    }
     match errno(&error) {
         Some(libc::EPERM | libc::EACCES) => StartError::Privilege(error.into()),
-        _ => StartError::Load(error),
+        _ => by_version(StartError::Load(error), this_version()),
     }
 }
 
@@ -160,35 +152,38 @@ pub(super) fn tick_refused(error: io::Error) -> StartError {
 
 #[cfg(test)]
 mod tests {
+    use aya::maps::MapError;
+
     use super::*;
 
     #[test]
-    fn what_an_old_kernel_lacks_is_told_in_one_sentence() {
-        // Check that a map type or a helper that the kernel does not know is named, and that other
-        // refusals stay what they are.
-        let refusal = |name: &str, errno| {
+    fn refusals_are_told_by_the_number_of_their_error() {
+        // Check that want of privilege is told from what the kernel does not know, and that what it
+        // said stays in the sentence.
+        let refusal = |errno| {
             refused(EbpfError::MapError(MapError::CreateError {
-                name: name.to_owned(),
+                name: "STACKS".to_owned(),
                 io_error: io::Error::from_raw_os_error(errno),
             }))
         };
-        assert_eq!(
-            refusal("STACKS", libc::EINVAL).to_string(),
-            "this kernel lacks BPF ring buffers, without which nothing can be profiled: Linux 5.10 or later is needed"
-        );
-        assert!(matches!(
-            refusal("STACKS", libc::ENOMEM),
-            StartError::Load(_)
-        ));
-        assert!(matches!(
-            refusal("THREADS", libc::EINVAL),
-            StartError::Load(_)
-        ));
         for errno in [libc::EPERM, libc::EACCES] {
-            assert!(matches!(refusal("STACKS", errno), StartError::Privilege(_)));
+            assert!(matches!(refusal(errno), StartError::Privilege(_)));
         }
-        let log = "0: (bf) r6 = r1\n9: (85) call bpf_task_pt_regs#175\nunknown func bpf_task_pt_regs#175\nprocessed 9 insns";
-        assert_eq!(unknown_helper(log), Some("bpf_task_pt_regs"));
-        assert_eq!(unknown_helper("invalid access to map value"), None);
+        assert!(matches!(refusal(libc::ENOMEM), StartError::Load(_)));
+        let of_program = |errno| {
+            let io_error = io::Error::from_raw_os_error(errno);
+            StartError::program("tick", VerifierRefusal::new(io_error, "unknown func"))
+        };
+        let told = of_program(libc::EINVAL).to_string();
+        assert!(told.contains("the program tick"), "{told}");
+        assert!(told.contains("unknown func"), "{told}");
+        let by = |minor| {
+            let version = Some(KernelVersion::new(5, minor, 0));
+            by_version(of_program(libc::EINVAL), version).to_string()
+        };
+        assert_eq!(by(10), told);
+        let told = by(9);
+        assert!(told.starts_with("Linux 5.10 or later is needed"), "{told}");
+        assert!(told.contains("unknown func"), "{told}");
     }
 }

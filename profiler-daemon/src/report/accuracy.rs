@@ -30,9 +30,13 @@ impl Accuracy {
             primary,
             call_parts,
         } = held;
-        let estimate = |column| stratum.estimate_with(primary, *call_parts, column);
-        self.elapsed.add(&estimate(Column::Elapsed));
-        self.application.add(&estimate(Column::Application));
+        stratum.add_estimate(&mut self.elapsed, primary, *call_parts, Column::Elapsed);
+        stratum.add_estimate(
+            &mut self.application,
+            primary,
+            *call_parts,
+            Column::Application,
+        );
         let ticks = equal_marks(primary.samples(), primary.tick_excess).ceil() as u64;
         self.marks.ticks = self.marks.ticks.saturating_add(ticks);
         for (marks, excess) in primary.marks.into_iter().zip(primary.excess) {
@@ -180,12 +184,8 @@ impl Holdings {
         let mut accuracy = vec![Accuracy::default(); rows];
         let mut sums = RowSums::new(rows);
         for part in &self.parts {
-            for (node, held) in part.held() {
-                if let Some(row) = row_of(node) {
-                    sums.of(row).add(&held);
-                }
-            }
-            sums.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
+            part.add_to(&mut sums, &row_of);
+            sums.drain(|row, held| accuracy[row as usize].add(&part.stratum, held));
         }
         let mut ticks = RowCounts::new(rows);
         for of in &self.in_kernel {
@@ -213,16 +213,14 @@ impl Holdings {
         let mut accuracy = vec![Accuracy::default(); rows];
         let (mut by_node, mut by_row) = (RowSums::new(nodes.len()), RowSums::new(rows));
         for part in &self.parts {
-            for (node, held) in part.held() {
-                by_node.of(node).add(&held);
-            }
+            part.add_to(&mut by_node, Some);
             by_node.add_to_callers(nodes);
             by_node.drain(|node, held| {
                 if let Some(row) = row_of(node) {
-                    by_row.of(row).add(&held);
+                    by_row.of(row).add(held);
                 }
             });
-            by_row.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
+            by_row.drain(|row, held| accuracy[row as usize].add(&part.stratum, held));
         }
         let mut ticks = RowCounts::new(rows);
         for of in &self.in_kernel {
@@ -244,22 +242,19 @@ impl Holdings {
 }
 
 impl StratumShare {
-    fn held(&self) -> impl Iterator<Item = (u32, RowHeld)> {
-        let held = self.held.iter().map(|(node, primary)| {
-            let held = RowHeld {
-                primary: *primary,
-                call_parts: 0,
-            };
-            (*node, held)
-        });
-        let calls = self.calls.iter().map(|(node, call_parts)| {
-            let held = RowHeld {
-                primary: Primary::default(),
-                call_parts: *call_parts,
-            };
-            (*node, held)
-        });
-        held.chain(calls)
+    /// Adds what places hold to the rows that they are of.
+    fn add_to(&self, sums: &mut RowSums, row_of: impl Fn(u32) -> Option<u32>) {
+        for (node, primary) in &self.held {
+            if let Some(row) = row_of(*node) {
+                sums.of(row).primary.add(primary);
+            }
+        }
+        for (node, parts) in &self.calls {
+            if let Some(row) = row_of(*node) {
+                let call_parts = &mut sums.of(row).call_parts;
+                *call_parts = call_parts.saturating_add(*parts);
+            }
+        }
     }
 }
 
@@ -334,17 +329,22 @@ impl RowSums {
         for node in order {
             let parent = nodes[node as usize].parent;
             if parent != ROOT {
-                let held = *self.of(node);
-                self.of(parent).add(&held);
+                let places = [node, parent].map(|node| self.places[node as usize] as usize);
+                let [(_, held), (_, callers)] = self
+                    .held
+                    .get_disjoint_mut(places)
+                    .expect("both hold something");
+                callers.add(held);
             }
         }
     }
 
-    fn drain(&mut self, mut each: impl FnMut(u32, RowHeld)) {
-        for (row, held) in self.held.drain(..) {
-            self.places[row as usize] = NOWHERE;
-            each(row, held);
+    fn drain(&mut self, mut each: impl FnMut(u32, &RowHeld)) {
+        for (row, held) in &self.held {
+            self.places[*row as usize] = NOWHERE;
+            each(*row, held);
         }
+        self.held.clear();
     }
 }
 

@@ -80,21 +80,33 @@ pub(super) fn arrange<R: Row>(mut rows: Vec<R>, query: &TableQuery) -> Result<Cu
         rows.retain(|row| row.name().to_lowercase().contains(&wanted));
     }
     let by_running = query.busiest_first && query.sort.is_none();
-    rows.sort_by(|a, b| {
-        let by_column = match (key(a, column, by_running), key(b, column, by_running)) {
-            (Some(a), Some(b)) => a.compare(&b),
+    let mut order: Vec<(usize, Option<SortKey<'_>>)> = rows
+        .iter()
+        .map(|row| key(row, column, by_running))
+        .enumerate()
+        .collect();
+    let compare = |(at, a): &(usize, Option<SortKey<'_>>), (bt, b): &(usize, _)| {
+        let by_column = match (a, b) {
+            (Some(a), Some(b)) => a.compare(b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         };
         let by_column = match query.order {
             Order::Asc => by_column,
             Order::Desc => by_column.reverse(),
         };
-        by_column.then_with(|| a.tie(b))
-    });
+        by_column
+            .then_with(|| rows[*at].tie(&rows[*bt]))
+            .then(at.cmp(bt))
+    };
     let total_rows = rows.len();
-    if query.limit > 0 {
-        rows.truncate(query.limit);
+    if (1..total_rows).contains(&query.limit) {
+        order.select_nth_unstable_by(query.limit, compare);
+        order.truncate(query.limit);
     }
+    order.sort_unstable_by(compare);
+    let order: Vec<usize> = order.into_iter().map(|(at, _)| at).collect();
+    let mut rows: Vec<Option<R>> = rows.into_iter().map(Some).collect();
+    let rows = order.into_iter().filter_map(|at| rows[at].take()).collect();
     Ok(Cut { rows, total_rows })
 }
 
