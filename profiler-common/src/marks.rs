@@ -114,11 +114,11 @@ pub enum Ended {
 pub struct ThreadMarks {
     /// The next mark of running call time: a word on the clock's total of [`Class::Syscall`].
     pub next_call_ns: u64,
-    /// Marks of unwalked waits that have fallen in the current call and wait for its next look.
+    /// Marks of unwalked waits that have fallen in the current call and wait for its next walk.
     /// Here, because each exit reads both.
     pub pending: [u64; WAITS],
-    /// That total at the last look that took marks.
-    pub looked_ns: u64,
+    /// That total when marks were taken last.
+    pub taken_ns: u64,
     /// The next mark of unwalked waits inside calls: a word on the sum of `unwalked`.
     pub next_wait_ns: u64,
     /// When the next switch-out inside a call is walked if walks are evenly spaced: each puts it
@@ -164,7 +164,7 @@ impl ThreadMarks {
         self.next_wait_ns = residual(min_interval_ns, random);
     }
 
-    /// Do marks wait for a look? Asked at the clock's last event.
+    /// Have marks fallen that no walk has taken? Asked at the clock's last event.
     #[must_use]
     #[inline(always)]
     pub fn is_due(&self, clock: &ThreadClock) -> bool {
@@ -172,24 +172,25 @@ impl ThreadMarks {
             || self.pending[BLOCKED] | self.pending[RUNNABLE] != 0
     }
 
-    /// A look within a call, or the end of one without a look: takes all marks that have fallen.
+    /// At a walk within a call, or at the end of one without a walk: takes all marks that have
+    /// fallen.
     #[inline(always)]
-    pub fn look(
+    pub fn take_fallen(
         &mut self,
         clock: &ThreadClock,
         min_interval_ns: u64,
         random: &mut impl FnMut() -> u32,
     ) -> [u64; MARKS] {
         let to_ns = clock.totals[Class::Syscall as usize];
-        // What earlier calls ran had its look then, or came to none.
-        let from_ns = if clock.call_running_base_ns > self.looked_ns {
+        // What earlier calls ran was taken then, or came to nothing.
+        let from_ns = if clock.call_running_base_ns > self.taken_ns {
             clock.call_running_base_ns
         } else {
-            self.looked_ns
+            self.taken_ns
         };
         let mut marks = [0; MARKS];
         if min_interval_ns == 0 {
-            marks[MARK_CALL] = to_ns - self.looked_ns;
+            marks[MARK_CALL] = to_ns - self.taken_ns;
             self.next_call_ns = to_ns + 1;
         } else if to_ns < self.next_call_ns {
         } else if to_ns - from_ns > MAX_GAPS * min_interval_ns {
@@ -201,7 +202,7 @@ impl ThreadMarks {
                 self.next_call_ns += gap(min_interval_ns, random());
             }
         }
-        self.looked_ns = to_ns;
+        self.taken_ns = to_ns;
         marks[MARK_BLOCKED] = self.pending[BLOCKED];
         marks[MARK_RUNNABLE] = self.pending[RUNNABLE];
         self.pending = [0; WAITS];
@@ -255,7 +256,7 @@ impl ThreadMarks {
         true
     }
 
-    /// The end of a call, of which there will be no other look. One of `1 << walk_shift` such looks
+    /// The end of a call, of which there will be no other walk. One of `1 << walk_shift` such walks
     /// is made; what it finds is to be taken so many times. False: this one is not made, and others
     /// stand for its marks.
     #[inline(always)]
@@ -268,7 +269,7 @@ impl ThreadMarks {
     ) -> bool {
         let drawn = is_drawn(walk_shift, random);
         if !drawn {
-            self.look(clock, min_interval_ns, random);
+            self.take_fallen(clock, min_interval_ns, random);
         }
         drawn
     }

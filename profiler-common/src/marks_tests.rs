@@ -49,7 +49,7 @@ fn each_nanosecond_of_a_short_thread_has_the_same_chance() {
             now_ns += MS / 4;
             clock.leave_call(now_ns);
             if marks.is_due(&clock) {
-                *count += marks.look(&clock, MS, &mut random)[MARK_CALL];
+                *count += marks.take_fallen(&clock, MS, &mut random)[MARK_CALL];
             }
         }
     }
@@ -79,7 +79,7 @@ fn calls_have_marks_by_their_length() {
             now_ns += length_ns;
             clock.leave_call(now_ns);
             if marks.is_due(&clock) {
-                *count += marks.look(&clock, MS, &mut random)[MARK_CALL];
+                *count += marks.take_fallen(&clock, MS, &mut random)[MARK_CALL];
             }
         }
     }
@@ -101,7 +101,7 @@ fn looks_within_a_call_take_what_is_due_and_no_more() {
         clock.enter_call(1, 7);
         for step in 1..=50 {
             clock.tick(1 + step * 10 * MS);
-            found += marks.look(&clock, MS, &mut random)[MARK_CALL];
+            found += marks.take_fallen(&clock, MS, &mut random)[MARK_CALL];
             assert!(!marks.is_due(&clock), "all that was due is taken");
         }
     }
@@ -128,7 +128,7 @@ fn the_points_of_an_unwalked_wait_fall_where_they_fall() {
         for (wait, count) in waits.iter().zip(&mut found) {
             let ended = marks.end_wait(true, *wait, MS, &mut random);
             assert_eq!(ended, Ended::Divided);
-            let [call, blocked, runnable] = marks.look(&clock, MS, &mut random);
+            let [call, blocked, runnable] = marks.take_fallen(&clock, MS, &mut random);
             assert_eq!(call, 0, "nothing ran");
             count[BLOCKED] += blocked;
             count[RUNNABLE] += runnable;
@@ -161,14 +161,14 @@ fn no_stretch_has_more_points_than_the_loop_takes() {
             clock.enter_call(now_ns, 7);
             now_ns += length_ns;
             clock.leave_call(now_ns);
-            marks.look(&clock, min_interval_ns, &mut random);
+            marks.take_fallen(&clock, min_interval_ns, &mut random);
             marks.end_wait(
                 true,
                 [length_ns, length_ns / 3],
                 min_interval_ns,
                 &mut random,
             );
-            marks.look(&clock, min_interval_ns, &mut random);
+            marks.take_fallen(&clock, min_interval_ns, &mut random);
             assert!(marks.next_call_ns > clock.totals[Class::Syscall as usize]);
             assert!(marks.next_wait_ns > marks.unwalked.iter().sum());
         }
@@ -189,7 +189,7 @@ fn without_an_interval_all_is_exact() {
         now_ns += length_ns;
         clock.leave_call(now_ns);
         assert_eq!(marks.is_due(&clock), length_ns > 0);
-        assert_eq!(marks.look(&clock, 0, &mut random), [length_ns, 0, 0]);
+        assert_eq!(marks.take_fallen(&clock, 0, &mut random), [length_ns, 0, 0]);
     }
     for step in 0..500 {
         assert!(marks.leave(true, now_ns + step, 0, 0, &mut random));
@@ -203,10 +203,10 @@ fn without_an_interval_all_is_exact() {
         };
         assert_eq!(sums.weighted, [3, 4]);
     }
-    // One whose walk found no room inside a call has its nanoseconds at the next look.
+    // One whose walk found no room inside a call has its nanoseconds at the next walk.
     marks.leave(true, now_ns, 0, 0, &mut random);
     marks.end_wait(true, [3, 4], 0, &mut random);
-    assert_eq!(marks.look(&clock, 0, &mut random), [0, 3, 4]);
+    assert_eq!(marks.take_fallen(&clock, 0, &mut random), [0, 3, 4]);
     assert_eq!(marks.outside, [1500, 2000]);
 }
 
@@ -395,7 +395,7 @@ proptest! {
                 MarkEvent::Enter => {
                     clock.tick(now_ns);
                     if is_inside(&clock) {
-                        marks.look(&clock, min_interval_ns, &mut random);
+                        marks.take_fallen(&clock, min_interval_ns, &mut random);
                     }
                     if clock.flags & UNTRACED == 0 {
                         clock.enter_call(now_ns, 7);
@@ -403,13 +403,13 @@ proptest! {
                 }
                 MarkEvent::Leave => {
                     clock.leave_call(now_ns);
-                    marks.look(&clock, min_interval_ns, &mut random);
+                    marks.take_fallen(&clock, min_interval_ns, &mut random);
                 }
                 MarkEvent::Tick(user) => {
                     clock.tick(now_ns);
                     let missed = user && clock.end_missed_call();
                     if missed || is_inside(&clock) {
-                        marks.look(&clock, min_interval_ns, &mut random);
+                        marks.take_fallen(&clock, min_interval_ns, &mut random);
                     }
                 }
                 MarkEvent::OffCpu { gave_up, wake } => {
@@ -418,7 +418,7 @@ proptest! {
                     if marks.leave(inside, now_ns, 0, min_interval_ns, &mut random) && room {
                         marks.keep();
                         if inside {
-                            marks.look(&clock, min_interval_ns, &mut random);
+                            marks.take_fallen(&clock, min_interval_ns, &mut random);
                         }
                     }
                     now_ns = now_ns.saturating_add_signed(step_ns);
@@ -438,7 +438,7 @@ proptest! {
                 MarkEvent::Trace(traced) => {
                     let flags = if traced { 0 } else { UNTRACED };
                     clock.assume_call(now_ns, NO_CALL, flags);
-                    marks.look(&clock, min_interval_ns, &mut random);
+                    marks.take_fallen(&clock, min_interval_ns, &mut random);
                     clock.begin_assumed_call();
                 }
             }

@@ -327,7 +327,7 @@ impl SumValue {
 pub struct Reserve {
     /// What was walked, and whose stack found no room.
     pub not_kept: SumValue,
-    /// Marks whose look never came.
+    /// Marks that no walk took.
     pub not_sampled: [u64; MARKS],
     /// Waits that had no chance of being walked, nanoseconds.
     pub not_sampled_ns: WaitNs,

@@ -52,7 +52,7 @@ pub struct WalkBudget {
     pub spent_ns: u64,
     /// Of this, those of ticks.
     pub ticks_spent_ns: u64,
-    /// One of `1 << shift` stacks is walked, as of [`WalkBudget::look`].
+    /// One of `1 << shift` stacks is walked, as of [`WalkBudget::refresh`].
     pub shift: u64,
 }
 
@@ -134,7 +134,7 @@ impl WalkBudget {
 
     /// At `now_ns`, on a processor at work: with which chance the next stack is walked.
     #[inline(always)]
-    pub fn look(&mut self, now_ns: u64, shares: WalkShares) {
+    pub fn refresh(&mut self, now_ns: u64, shares: WalkShares) {
         self.earn(now_ns, shares);
         let lacks_ns = self.missing_ns - (CAPACITY_NS - PLENTY_NS);
         self.shift = if shares.all == 0 || lacks_ns <= 0 {

@@ -28,7 +28,7 @@ impl Draws {
 }
 
 fn shift(budget: &mut WalkBudget, now_ns: u64, shares: WalkShares) -> u32 {
-    budget.look(now_ns, shares);
+    budget.refresh(now_ns, shares);
     u32::try_from(budget.shift).expect("a shift")
 }
 

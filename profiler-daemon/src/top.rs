@@ -121,7 +121,7 @@ impl AskedDaemon {
                 attached.map_err(|_| anyhow!("the collector's thread ended without a word"))??;
             own.live.set_degraded(degraded);
             own.live.access().snapshot(u64::MAX).await?;
-            own.live.look().await;
+            own.live.refresh().await;
         }
         self.peer.is_ready().await
     }
@@ -172,7 +172,7 @@ async fn show(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
         screen.draw(|frame| draw::draw(frame, &mut state))?;
         let may_ask = asking.is_none() && state.asks();
         tokio::select! {
-            event = screen.next() => match state.hear(&event.context("the terminal is gone")?) {
+            event = screen.next() => match state.handle(&event.context("the terminal is gone")?) {
                 KeyEffect::None => {}
                 // What is on its way is about something else.
                 KeyEffect::Question => {

@@ -140,15 +140,15 @@ fn walk_and_add(
         }
         row.tick_excess = row.tick_excess.saturating_add(excess(1, shift));
     }
-    let looks = moment != WalkEvent::NestedTick
+    let takes = moment != WalkEvent::NestedTick
         && (moment == WalkEvent::Leave || moment == WalkEvent::Exit || is_inside(&record.clock));
-    if !looks {
+    if !takes {
         return if kept { Some(()) } else { None };
     }
-    // Also where nothing has fallen: from where the next look counts depends on no mark.
+    // Also where nothing has fallen: from where the next walk counts depends on no mark.
     let marks = record
         .marks
-        .look(&record.clock, settings::min_interval_ns(), &mut random);
+        .take_fallen(&record.clock, settings::min_interval_ns(), &mut random);
     if marks != [0; MARKS] {
         // They stand for the whole call, of which the kernel frames here are one moment. The user
         // frames have travelled.
@@ -163,7 +163,7 @@ fn walk_and_add(
             count(Counter::WalksMapFull);
             &mut reserve(slot)?.not_kept
         };
-        // Those of a tick that is not walked wait for the next look: they stand for themselves.
+        // Those of a tick that is not walked wait for the next walk: they stand for themselves.
         let shift = if tick.is_some() { 0 } else { shift };
         add_marks(&mut row.marks, &marks, shift);
         if shift != 0 {
@@ -202,13 +202,13 @@ pub fn walk_entry(
     record.entry_ns = record.clock.call_entered_ns;
 }
 
-/// The call has ended, or is held to have ended, without a look: what has fallen in it was not
+/// The call has ended, or is held to have ended, without a walk: what has fallen in it was not
 /// sampled.
 #[inline(always)]
 pub fn abandon_marks(record: &mut ThreadRecord, slot: u32) {
     let marks = record
         .marks
-        .look(&record.clock, settings::min_interval_ns(), &mut random);
+        .take_fallen(&record.clock, settings::min_interval_ns(), &mut random);
     if marks != [0; MARKS]
         && let Some(reserve) = reserve(slot)
     {

@@ -145,7 +145,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
             record.faults = task.faults();
         }
         record.clock.exit(now_ns);
-        // What has fallen has no later look to wait for. Most end in a call that was walked at its
+        // What has fallen has no later walk to wait for. Most end in a call that was walked at its
         // entry.
         if record.marks.is_due(&record.clock) {
             attribute::walk(

@@ -49,7 +49,7 @@ pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREAD
 #[map]
 pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 
-/// Key: slot. Value: what of the thread has no stack: marks whose look never came, and what found
+/// Key: slot. Value: what of the thread has no stack: marks that no walk took, and what found
 /// no room in [`SUMS_0`] or [`STACKS`]. Writers: the programs, at the thread's own events or in the
 /// scan of all tasks; the daemon empties it with the record. Reader: the daemon, through a mapping.
 /// Size: as many as records, so that no mark is ever dropped.

@@ -317,7 +317,7 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
 /// One of `1 << shift` walks is afforded on this processor.
 #[inline(always)]
 pub fn walk_shift(current: &mut OnProcessor, control: &Control, now_ns: u64) -> u32 {
-    current.walks.look(now_ns, control.walks);
+    current.walks.refresh(now_ns, control.walks);
     // Read back: the verifier forgets how it came to be, and checks the walk once instead of once
     // for each way. SAFETY: a word of this processor's element.
     unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }

@@ -1,4 +1,5 @@
-//! The timer tick of each processor: a sample, and inside a call a look for the call's marks.
+//! The timer tick of each processor: a sample, and inside a call the walk that takes the call's
+//! marks.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;

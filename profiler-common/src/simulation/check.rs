@@ -208,11 +208,11 @@ fn near_misses_are_noticed() {
         (DivisionRule::FirstGapWhole, "threads of 1 ms"),
         (DivisionRule::PerProcess, "processes of 3 and 12 ms"),
         (DivisionRule::StrataByTicks, "processes of 3 and 12 ms"),
-        (DivisionRule::DropUnlooked, "calls that do not return"),
-        (DivisionRule::DropUnlooked, "a call killed in its middle"),
+        (DivisionRule::DropUntaken, "calls that do not return"),
+        (DivisionRule::DropUntaken, "a call killed in its middle"),
         (DivisionRule::NextCallsExit, "cheap and dear calls"),
-        (DivisionRule::OneMarkPerLook, "calls of 5 ms and of 30 us"),
-        (DivisionRule::GapFromLook, "calls of 5 ms and of 30 us"),
+        (DivisionRule::OneMarkPerWalk, "calls of 5 ms and of 30 us"),
+        (DivisionRule::GapFromWalk, "calls of 5 ms and of 30 us"),
         (
             DivisionRule::WeightAfterWait,
             "fast faults, then a long one",
@@ -235,17 +235,17 @@ fn near_misses_are_noticed() {
 }
 
 /// Check that stretches that are given their share of marks at once have no hundredth too much, nor
-/// what comes after them: a look that finds nothing begins a stretch, too, else calls that are
-/// looked at often, and then not for long, have it.
+/// what comes after them: a walk that finds nothing begins a stretch, too, else calls that are
+/// walked often, and then not for long, have it.
 #[test]
 fn long_stretches_have_their_share() {
     let of = |name, rule| compare(program(name), rule, 200).1;
-    let looks = "calls that wait, then run for 9 ms";
-    for name in [looks, "calls of 12.5 ms and of 0.1 ms"] {
+    let walked = "calls that wait, then run for 9 ms";
+    for name in [walked, "calls of 12.5 ms and of 0.1 ms"] {
         let off = of(name, DivisionRule::Marks);
         assert!(off.sigmas < ALL_RUNS, "{name}: {off}");
     }
-    let off = of(looks, DivisionRule::LookOnlyWhenDue);
+    let off = of(walked, DivisionRule::TakeOnlyWhenDue);
     assert!(off.sigmas > ALL_RUNS, "{off}");
 }
 

@@ -271,7 +271,7 @@ fn long_calls(does: &mut dyn Actions, draw: &mut Draw) {
     }
 }
 
-/// Looks come often, then not for longer than marks are stepped through; another call has none of
+/// Walks come often, then not for longer than marks are stepped through; another call has none of
 /// either.
 fn looks_then_none(does: &mut dyn Actions, draw: &mut Draw) {
     does.enter(0);

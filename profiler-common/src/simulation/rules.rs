@@ -16,14 +16,14 @@ pub(super) enum DivisionRule {
     PerProcess,
     /// Processes that have ticks are strata.
     StrataByTicks,
-    /// A mark whose look never comes is forgotten.
-    DropUnlooked,
+    /// A mark that no walk takes is forgotten.
+    DropUntaken,
     /// Marks of a call are looked for at the next call's exit, ticks apart.
     NextCallsExit,
-    /// A look takes one mark, however many have fallen.
-    OneMarkPerLook,
-    /// The next gap begins at the look, not at the mark.
-    GapFromLook,
+    /// A walk takes one mark, however many have fallen.
+    OneMarkPerWalk,
+    /// The next gap begins at the walk, not at the mark.
+    GapFromWalk,
     /// What a drawn wait stands for is chosen when it ends.
     WeightAfterWait,
     /// Of waits outside calls, the first of each 100 ms up to the rate are walked, and stand for
@@ -37,7 +37,7 @@ pub(super) enum DivisionRule {
     WalksAreWaited,
     /// All marks of a wait are marks of its blocked part.
     WaitsAreBlocked,
-    /// A look at which no mark has fallen leaves no trace: the next one takes all since an earlier
+    /// A walk at which no mark has fallen leaves no trace: the next one takes all since an earlier
     /// one for one stretch.
-    LookOnlyWhenDue,
+    TakeOnlyWhenDue,
 }

@@ -24,8 +24,8 @@ pub(super) struct SimulatedThread<'world> {
     place: usize,
     /// Is it in a call, whether or not that is traced?
     in_call: bool,
-    /// Time by mark since the last look in this call: whose marks have no look yet.
-    unlooked: [u64; MARKS],
+    /// Time by mark since the last walk in this call: whose marks no walk has taken yet.
+    untaken: [u64; MARKS],
     /// Marks that wait for the next call's exit ([`DivisionRule::NextCallsExit`],
     /// [`DivisionRule::OutsideAtExit`]).
     late: Primary,
@@ -52,7 +52,7 @@ impl<'world> SimulatedThread<'world> {
             marks,
             place: NOT_SAMPLED,
             in_call: false,
-            unlooked: [0; MARKS],
+            untaken: [0; MARKS],
             late: Primary::default(),
             walked: (0, 0),
         }
@@ -63,7 +63,7 @@ impl<'world> SimulatedThread<'world> {
         let waited = self.clock.exit(self.world.now_ns);
         assert_eq!(waited, [0; 2], "it ran");
         if self.in_call {
-            self.look_never_comes();
+            self.abandon_marks();
         }
         let kinds = self.marks.kinds(&self.clock);
         for (to, from) in self.world.process().kinds.iter_mut().zip(kinds) {
@@ -95,9 +95,9 @@ impl<'world> SimulatedThread<'world> {
                 Class::User
             }
             Tick::Call => {
-                // Those from the last tick on; what came before was looked at then.
+                // Those from the last tick on; what came before was taken then.
                 let since_ns = self.clock.last_ns.max(start_ns);
-                self.unlooked[MARK_CALL] += end_ns - since_ns;
+                self.untaken[MARK_CALL] += end_ns - since_ns;
                 truth.divided.marks[MARK_CALL] += ns;
                 Class::Syscall
             }
@@ -120,19 +120,19 @@ impl<'world> SimulatedThread<'world> {
         row.tick_excess += excess(1, shift);
         row.walks += 1;
         if kind == Tick::Call {
-            self.look(place);
+            self.walk(place);
         }
     }
 
-    /// A look within the call of `place`.
-    fn look(&mut self, place: usize) {
-        self.look_for(place, 0);
+    /// A walk within the call of `place`.
+    fn walk(&mut self, place: usize) {
+        self.walk_for(place, 0);
     }
 
-    /// Looks, for `1 << shift` looks.
-    fn look_for(&mut self, place: usize, shift: u32) {
-        self.unlooked = [0; MARKS];
-        if self.world.rule == DivisionRule::LookOnlyWhenDue && !self.marks.is_due(&self.clock) {
+    /// Walks, for `1 << shift` walks.
+    fn walk_for(&mut self, place: usize, shift: u32) {
+        self.untaken = [0; MARKS];
+        if self.world.rule == DivisionRule::TakeOnlyWhenDue && !self.marks.is_due(&self.clock) {
             return;
         }
         let taken = self.take_marks();
@@ -146,10 +146,12 @@ impl<'world> SimulatedThread<'world> {
     fn take_marks(&mut self) -> [u64; MARKS] {
         let gap_ns = self.world.gap_ns;
         let random = &mut self.world.random;
-        let mut taken = self.marks.look(&self.clock, gap_ns, &mut || random.bits());
+        let mut taken = self
+            .marks
+            .take_fallen(&self.clock, gap_ns, &mut || random.bits());
         match self.world.rule {
-            DivisionRule::OneMarkPerLook => taken = taken.map(|count| count.min(1)),
-            DivisionRule::GapFromLook if taken[MARK_CALL] > 0 => {
+            DivisionRule::OneMarkPerWalk => taken = taken.map(|count| count.min(1)),
+            DivisionRule::GapFromWalk if taken[MARK_CALL] > 0 => {
                 let ran_ns = self.clock.totals[Class::Syscall as usize];
                 self.marks.next_call_ns = ran_ns + random.even(gap_ns, 0.5, 1.5);
             }
@@ -162,15 +164,15 @@ impl<'world> SimulatedThread<'world> {
         taken
     }
 
-    /// The call ends and nobody sees it: what fell since the last look is not sampled.
-    fn look_never_comes(&mut self) {
+    /// The call ends and nobody sees it: what fell since the last walk is not sampled.
+    fn abandon_marks(&mut self) {
         let taken = self.take_marks();
-        if self.world.rule != DivisionRule::DropUnlooked {
+        if self.world.rule != DivisionRule::DropUntaken {
             add_marks(self.row(NOT_SAMPLED), taken);
         }
         let classes = [Class::Syscall, Class::Blocked, Class::Runnable];
         for (index, class) in classes.into_iter().enumerate() {
-            let ns = self.unlooked[index];
+            let ns = self.untaken[index];
             for (place, sign) in [(self.place, -1), (NOT_SAMPLED, 1)] {
                 let truth = &mut self.world.truth[place];
                 let change = i64::try_from(ns).expect("no simulated call is as long") * sign;
@@ -180,7 +182,7 @@ impl<'world> SimulatedThread<'world> {
                 *divided = divided.wrapping_add_signed(change);
             }
         }
-        self.unlooked = [0; MARKS];
+        self.untaken = [0; MARKS];
     }
 
     /// Waits in `place`.
@@ -200,7 +202,7 @@ impl<'world> SimulatedThread<'world> {
         }
         if is_walked {
             if inside {
-                self.look(place);
+                self.walk(place);
             }
             self.marks.keep();
             self.row(place).walks += 1;
@@ -290,7 +292,7 @@ impl<'world> SimulatedThread<'world> {
             if inside {
                 if *ended == Ended::Divided {
                     truth.divided.marks[MARK_BLOCKED + index] += ns;
-                    self.unlooked[MARK_BLOCKED + index] += ns;
+                    self.untaken[MARK_BLOCKED + index] += ns;
                 }
             } else if !is_lost && length(waited) < LONG_WAIT_NS {
                 truth.outside[index] += ns;
@@ -361,11 +363,11 @@ impl Actions for SimulatedThread<'_> {
         self.clock.leave_call(self.world.now_ns);
         let place = self.place;
         if !seen {
-            self.look_never_comes();
+            self.abandon_marks();
         } else if self.world.rule == DivisionRule::NextCallsExit {
             let late = std::mem::take(&mut self.late);
             self.row(place).add(&late);
-            self.unlooked = [0; MARKS];
+            self.untaken = [0; MARKS];
             if self.marks.is_due(&self.clock) {
                 let taken = self.take_marks();
                 add_marks(&mut self.late, taken);
@@ -380,10 +382,10 @@ impl Actions for SimulatedThread<'_> {
                     .marks
                     .leaves_call(&self.clock, shift, gap_ns, &mut || random.bits());
                 if is_drawn {
-                    self.look_for(place, shift);
+                    self.walk_for(place, shift);
                 }
             }
-            self.unlooked = [0; MARKS];
+            self.untaken = [0; MARKS];
             let late = std::mem::take(&mut self.late);
             self.row(place).add(&late);
         }

@@ -15,7 +15,7 @@ pub(super) const GAP_NS: u64 = MS;
 
 /// Functions that a program may have, by index.
 pub(super) const PLACES: usize = 8;
-/// The row of marks whose look never came.
+/// The row of marks that no walk took.
 pub(super) const NOT_SAMPLED: usize = PLACES;
 /// With that row.
 pub(super) const ROWS: usize = PLACES + 1;

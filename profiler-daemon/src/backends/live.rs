@@ -98,7 +98,7 @@ impl Live {
 
     /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers
     /// it. Where there is no answer, the last one stays.
-    pub async fn look(&self) -> Option<Arc<CollectorState>> {
+    pub async fn refresh(&self) -> Option<Arc<CollectorState>> {
         let answer = self.access.state().await;
         let mut known = lock(&self.known);
         known.silence = answer.as_ref().err().copied();
@@ -121,7 +121,7 @@ impl Live {
     async fn watch_collector(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
         let mut is_ready = false;
         loop {
-            let state = self.look().await;
+            let state = self.refresh().await;
             tell(state.as_deref());
             is_ready |= state.is_some_and(|state| state.passes > 0);
             tokio::time::sleep(if is_ready {
@@ -136,7 +136,7 @@ impl Live {
     async fn watch_threads(&self) -> Infallible {
         let mut watch = Watch::over(self.access.heartbeats().clone());
         loop {
-            for pulse in watch.look(monotonic_ns()) {
+            for pulse in watch.changes(monotonic_ns()) {
                 match pulse.trouble {
                     Some(_) => error!("{pulse}"),
                     None => info!("{pulse}"),

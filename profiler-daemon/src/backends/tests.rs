@@ -116,7 +116,7 @@ async fn counters_never_fall() {
     };
     let before = live.metrics().await.unwrap();
     assert_eq!(samples(before), "profiler_samples_total 0");
-    answering(&commands, 1, live.look()).await.unwrap();
+    answering(&commands, 1, live.refresh()).await.unwrap();
     let whole = answering(&commands, 1, live.metrics()).await.unwrap();
     assert_eq!(samples(whole), "profiler_samples_total 7");
     fill(&commander);
@@ -135,18 +135,18 @@ async fn a_silent_collector_is_not_an_unattached_one() {
     let (live, commands, commander) = live();
     let missing = |live: &Live| live.readiness().unwrap_err().join("; ");
     assert!(missing(&live).contains("not attached yet"));
-    answering(&commands, 0, live.look()).await.unwrap();
+    answering(&commands, 0, live.refresh()).await.unwrap();
     assert!(missing(&live).contains("not been read yet"));
-    answering(&commands, 1, live.look()).await.unwrap();
+    answering(&commands, 1, live.refresh()).await.unwrap();
     assert_eq!(live.readiness(), Ok(()));
     fill(&commander);
-    assert!(live.look().await.is_none());
+    assert!(live.refresh().await.is_none());
     assert_eq!(missing(&live), "too many requests wait for the collector");
     assert!(live.status().own_cost.kernel_map_bytes.is_some());
     while commands.try_recv().is_ok() {}
     // A report asks for itself, and is not refused for what another question met.
     answering(&commands, 1, live.snapshot()).await.unwrap();
-    answering(&commands, 1, live.look()).await.unwrap();
+    answering(&commands, 1, live.refresh()).await.unwrap();
     assert_eq!(live.readiness(), Ok(()));
 }
 
@@ -156,7 +156,7 @@ async fn a_processor_without_ticks_is_told() {
     // should, for people and for metrics.
     let (live, commands, _commander) = live();
     assert!(live.status().degraded.is_empty());
-    answering(&commands, 1, live.look()).await.unwrap();
+    answering(&commands, 1, live.refresh()).await.unwrap();
     let degraded = live.status().degraded;
     assert_eq!(degraded.len(), 1);
     assert_eq!(degraded[0].what, "samples on processor 3");
@@ -182,13 +182,17 @@ async fn a_table_that_fills_is_told() {
     let mut full = CollectorState::made_up(1);
     full.without_ticks.clear();
     full.tables = vec![frames];
-    answering_with(&commands, &full, live.look()).await.unwrap();
+    answering_with(&commands, &full, live.refresh())
+        .await
+        .unwrap();
     assert!(live.status().degraded.is_empty(), "it is not told yet");
     full.tables_reported = vec![TableReported {
         fill: frames,
         refused: 2,
     }];
-    answering_with(&commands, &full, live.look()).await.unwrap();
+    answering_with(&commands, &full, live.refresh())
+        .await
+        .unwrap();
     let degraded = live.status().degraded;
     assert_eq!((degraded.len(), &*degraded[0].what), (1, "room for frames"));
     assert_eq!(
@@ -209,7 +213,7 @@ async fn a_stuck_thread_is_told() {
     // nothing of it is left once it moves.
     let unwind = Heartbeat::new("unwind", Duration::ZERO);
     let (live, commands, _commander, _targets) = live_with(Some(unwind.clone()));
-    answering(&commands, 1, live.look()).await.unwrap();
+    answering(&commands, 1, live.refresh()).await.unwrap();
     let piece = unwind.begin("a table");
     let missing = live.readiness().unwrap_err();
     assert_eq!(missing.len(), 1, "{missing:?}");

@@ -28,19 +28,19 @@ const CALLS_PART: f64 = 0.25;
 const LEAST_USE: f64 = 0.05;
 /// How long a sample of system calls takes: shorter where it is so dear that one alone would take
 /// half of what ten seconds may.
-const LOOK_NS: std::ops::RangeInclusive<f64> = 2e7..=1e8;
-const LOOK_BUDGET_NS: f64 = 5e9;
+const SAMPLE_NS: std::ops::RangeInclusive<f64> = 2e7..=1e8;
+const SAMPLE_BUDGET_NS: f64 = 5e9;
 /// The part of the budget that samples may take.
-const LOOKS_SHARE: f64 = 0.25;
+const SAMPLES_SHARE: f64 = 0.25;
 /// The mean time between two samples.
 const GAPS_NS: std::ops::RangeInclusive<f64> = 2e9..=60e9;
 /// All are traced again if that would take no more than this part of the budget, at so many samples
 /// in a row...
 const CALM: f64 = 0.7;
-const CALM_LOOKS: u32 = 2;
+const CALM_SAMPLES: u32 = 2;
 /// ... twice as many each time that it did not last so long.
 const LASTING_NS: u64 = 60_000_000_000;
-const MAX_CALM_LOOKS: u32 = 16;
+const MAX_CALM_SAMPLES: u32 = 16;
 /// Another load is met with a sample soon: when the processors are at work for less than this part
 /// of what they were at the last.
 const OTHER_LOAD: f64 = 0.5;
@@ -97,7 +97,7 @@ enum BudgetState {
         until_ns: MonoNs,
     },
     /// A sample, and what was spent in it.
-    Look {
+    Sample {
         until_ns: MonoNs,
         spent: BudgetSpent,
     },
@@ -137,7 +137,7 @@ impl Controller {
             wanted: [0.0; 2],
             load: 0.0,
             calm: 0,
-            calm_wanted: CALM_LOOKS,
+            calm_wanted: CALM_SAMPLES,
             awaits_processes: false,
         }
     }
@@ -146,7 +146,7 @@ impl Controller {
         match self.state {
             BudgetState::All { .. } => Tracing::All,
             BudgetState::Between { .. } => Tracing::Sampled { now: false },
-            BudgetState::Look { .. } => Tracing::Sampled { now: true },
+            BudgetState::Sample { .. } => Tracing::Sampled { now: true },
         }
     }
 
@@ -177,25 +177,25 @@ impl Controller {
                     *until_ns = (*until_ns).min(soon_ns);
                 }
                 if now_ns >= *until_ns && !self.awaits_processes {
-                    let look_ns = LOOK_BUDGET_NS / self.dearness().max(1e-9);
-                    let look_ns = look_ns.clamp(*LOOK_NS.start(), *LOOK_NS.end());
-                    self.state = BudgetState::Look {
-                        until_ns: now_ns + look_ns as u64,
+                    let sample_ns = SAMPLE_BUDGET_NS / self.dearness().max(1e-9);
+                    let sample_ns = sample_ns.clamp(*SAMPLE_NS.start(), *SAMPLE_NS.end());
+                    self.state = BudgetState::Sample {
+                        until_ns: now_ns + sample_ns as u64,
                         spent: BudgetSpent::default(),
                     };
                 }
             }
-            BudgetState::Look {
+            BudgetState::Sample {
                 until_ns,
-                spent: looked,
+                spent: sampled,
             } => {
-                looked.past_ns += spent.past_ns;
-                looked.busy_ns += spent.busy_ns;
-                looked.calls_ns += spent.calls_ns;
-                looked.all_ns += spent.all_ns;
+                sampled.past_ns += spent.past_ns;
+                sampled.busy_ns += spent.busy_ns;
+                sampled.calls_ns += spent.calls_ns;
+                sampled.all_ns += spent.all_ns;
                 if now_ns >= *until_ns {
-                    let looked = *looked;
-                    self.end_look(now_ns, &looked);
+                    let sampled = *sampled;
+                    self.end_sample(now_ns, &sampled);
                 }
             }
         }
@@ -242,7 +242,7 @@ impl Controller {
             if !is_calm {
                 self.calm = 0;
             }
-            self.after_look(now_ns);
+            self.after_sample(now_ns);
             return;
         }
         let allowed_ns = self.budget.process * ALLOWANCE_NS;
@@ -258,9 +258,9 @@ impl Controller {
         if let BudgetState::All { since_ns } = self.state {
             let lasted = now_ns.saturating_since(since_ns) >= LASTING_NS;
             self.calm_wanted = if lasted {
-                CALM_LOOKS
+                CALM_SAMPLES
             } else {
-                (2 * self.calm_wanted).min(MAX_CALM_LOOKS)
+                (2 * self.calm_wanted).min(MAX_CALM_SAMPLES)
             };
         }
         self.calm = 0;
@@ -269,21 +269,21 @@ impl Controller {
         self.wait(now_ns);
     }
 
-    fn end_look(&mut self, now_ns: MonoNs, looked: &BudgetSpent) {
-        let busy_ns = looked.busy_ns.max(1.0);
-        let calls = looked.calls_ns / busy_ns;
+    fn end_sample(&mut self, now_ns: MonoNs, sampled: &BudgetSpent) {
+        let busy_ns = sampled.busy_ns.max(1.0);
+        let calls = sampled.calls_ns / busy_ns;
         self.wanted[0] = calls;
-        self.load = looked.busy_ns / looked.past_ns.max(1.0);
-        let is_calm = looked.all_ns / busy_ns <= CALM * self.budget.machine
+        self.load = sampled.busy_ns / sampled.past_ns.max(1.0);
+        let is_calm = sampled.all_ns / busy_ns <= CALM * self.budget.machine
             || calls <= CALM * CALLS_PART * self.budget.machine
-            || looked.calls_ns <= NEGLIGIBLE * looked.past_ns;
+            || sampled.calls_ns <= NEGLIGIBLE * sampled.past_ns;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
         self.awaits_processes = true;
         self.wait(now_ns);
     }
 
     /// The sample is judged: all are traced again, or others follow.
-    fn after_look(&mut self, now_ns: MonoNs) {
+    fn after_sample(&mut self, now_ns: MonoNs) {
         if self.calm >= self.calm_wanted {
             self.state = BudgetState::All { since_ns: now_ns };
             self.excess_ns = 0.0;
@@ -300,17 +300,17 @@ impl Controller {
     }
 
     /// When the sample that is under way is to end.
-    pub(super) const fn look_ends_ns(&self) -> Option<MonoNs> {
+    pub(super) const fn sample_ends_ns(&self) -> Option<MonoNs> {
         match self.state {
-            BudgetState::Look { until_ns, .. } => Some(until_ns),
+            BudgetState::Sample { until_ns, .. } => Some(until_ns),
             _ => None,
         }
     }
 
     /// Draws when the next sample is: where one is dear they are rare.
     fn wait(&mut self, now_ns: MonoNs) {
-        let mean_ns =
-            (LOOK_NS.end() * self.dearness() / LOOKS_SHARE).clamp(*GAPS_NS.start(), *GAPS_NS.end());
+        let mean_ns = (SAMPLE_NS.end() * self.dearness() / SAMPLES_SHARE)
+            .clamp(*GAPS_NS.start(), *GAPS_NS.end());
         // Few are asked for, and all of them cheap: they need not take minutes.
         let mean_ns = if self.calm > 0 {
             *GAPS_NS.start()

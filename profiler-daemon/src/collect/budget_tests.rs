@@ -30,7 +30,7 @@ struct Run {
     /// By step: what was spent, by the machine and in the process, and what was at work.
     steps: Vec<[f64; 4]>,
     gave_way: u32,
-    looks: u32,
+    samples: u32,
     passed: [f64; 3],
 }
 
@@ -41,7 +41,7 @@ impl Run {
             now_ns: 0,
             steps: Vec::new(),
             gave_way: 0,
-            looks: 0,
+            samples: 0,
             passed: [0.0; 3],
         }
     }
@@ -95,8 +95,8 @@ impl Run {
             }
             let after = self.controller.tracing();
             self.gave_way += u32::from(before == Tracing::All && after != Tracing::All);
-            let is_look = |tracing| tracing == Tracing::Sampled { now: true };
-            self.looks += u32::from(!is_look(before) && is_look(after));
+            let is_sample = |tracing| tracing == Tracing::Sampled { now: true };
+            self.samples += u32::from(!is_sample(before) && is_sample(after));
         }
     }
 
@@ -143,7 +143,7 @@ fn the_budget_holds() {
             assert!(machine <= 1.2 * BUDGET.machine, "{calls}: {machine}");
             assert!(of_process <= 1.2 * BUDGET.process, "{calls}: {of_process}");
             assert_eq!(run.gave_way, 1, "{calls} of {process}");
-            assert!(run.looks >= 3, "{calls}: {}", run.looks);
+            assert!(run.samples >= 3, "{calls}: {}", run.samples);
         }
     }
     let cheap = [

@@ -59,21 +59,21 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 /// Who has asked within this time is expected to ask again: a page does so once a second, and who
 /// scrapes metrics does not.
 const ASKED_NS: u64 = 1_200_000_000;
-/// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
-const LOOK_NS: u64 = 100_000_000;
+/// Time between two reads of the ring of stacks, so that it need not hold a whole drain period's.
+const READ_NS: u64 = 100_000_000;
 /// The same while hardly any stack comes and nothing is instrumented, so that an idle machine is
 /// woken less.
-const QUIET_LOOK_NS: u64 = 250_000_000;
-/// A look that finds fewer stacks has hardly any. A burst after it has the whole ring until the
-/// next look: 16 MB of stacks a second, by default.
+const QUIET_READ_NS: u64 = 250_000_000;
+/// A read that finds fewer stacks has hardly any. A burst after it has the whole ring until the
+/// next read: 16 MB of stacks a second, by default.
 const QUIET_STACKS: usize = 16;
 /// Time between two checks whether ticks stand still on some processor: a few system calls each.
-/// Less than [`QUIET_LOOK_NS`], so that each look and each pass of a quiet machine is one.
+/// Less than [`QUIET_READ_NS`], so that each read and each pass of a quiet machine is one.
 const STILL_CHECK_NS: u64 = 200_000_000;
-/// Time between two looks at which groups lie below the named control groups, and at which
+/// Time between two checks which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
-/// Passes between two looks at which kernel modules are loaded.
+/// Passes between two checks which kernel modules are loaded.
 const MODULES_PASSES: u64 = 30;
 /// No list of kernel modules is longer.
 const MAX_MODULES_TEXT_BYTES: usize = 1 << 20;
@@ -96,8 +96,8 @@ pub struct Collector {
     unreadable: TornRecords,
     spending: SpendingControl,
     measuring: Measuring,
-    /// How many stacks the last look at the ring found.
-    stacks_of_look: usize,
+    /// How many stacks the last read of the ring found.
+    stacks_read: usize,
     /// As of the last whole pass: a file is read for each program.
     skipped_runs: u64,
     sweeps: Sweeps,
@@ -164,7 +164,7 @@ impl Collector {
             unreadable: TornRecords::default(),
             spending,
             measuring: Measuring::default(),
-            stacks_of_look: QUIET_STACKS,
+            stacks_read: QUIET_STACKS,
             skipped_runs: 0,
             sweeps: Sweeps::default(),
             tables: Tables::default(),
@@ -182,7 +182,7 @@ impl Collector {
             heartbeat: options.heartbeat,
         };
         collector.processes.seed_from_proc();
-        collector.look_at_kernel_modules();
+        collector.read_kernel_modules();
         collector.await_first_tables(waker);
         // Time in which nothing was observed is no part of the session.
         let now_ns = monotonic_ns();
@@ -196,7 +196,7 @@ impl Collector {
     /// Works until it is told to stop, or nobody is left who could tell it.
     pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) {
         let mut next_pass_ns = monotonic_ns();
-        let mut next_look_ns = next_pass_ns;
+        let mut next_read_ns = next_pass_ns;
         loop {
             let piece = self.heartbeat.begin("the rates of ticks");
             let now_ns = monotonic_ns();
@@ -211,15 +211,15 @@ impl Collector {
                 self.routine_pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
-                next_look_ns = monotonic_ns() + self.look_interval_ns();
-            } else if now_ns >= next_look_ns {
+                next_read_ns = monotonic_ns() + self.read_interval_ns();
+            } else if now_ns >= next_read_ns {
                 piece.next("the ring of stacks");
-                self.stacks_of_look = self.look();
+                self.stacks_read = self.read_stacks();
                 self.measuring
-                    .look(&mut self.kernel, &self.processes, monotonic_ns());
+                    .check(&mut self.kernel, &self.processes, monotonic_ns());
                 self.spending.step(&mut self.kernel, monotonic_ns());
                 self.look_from_outside();
-                next_look_ns = monotonic_ns() + self.look_interval_ns();
+                next_read_ns = monotonic_ns() + self.read_interval_ns();
             }
             if self.spending.due_ns() <= monotonic_ns() {
                 self.spending.step(&mut self.kernel, monotonic_ns());
@@ -236,12 +236,12 @@ impl Collector {
                 }
             }
             // A question may have begun to instrument.
-            next_look_ns = next_look_ns.min(monotonic_ns() + self.look_interval_ns());
+            next_read_ns = next_read_ns.min(monotonic_ns() + self.read_interval_ns());
             piece.next("the cost of the programs");
             self.spending.measure(&mut self.kernel, monotonic_ns());
             drop(piece);
             let wait_ns = next_pass_ns
-                .min(next_look_ns)
+                .min(next_read_ns)
                 .min(self.next_tick_change_ns())
                 .min(self.spending.due_ns())
                 .saturating_since(monotonic_ns());
@@ -309,27 +309,27 @@ impl Collector {
         }
     }
 
-    /// Time until the next look at the ring of stacks.
-    fn look_interval_ns(&self) -> u64 {
-        if self.stacks_of_look < QUIET_STACKS && !self.measuring.is_running() {
-            QUIET_LOOK_NS
+    /// Time until the next read of the ring of stacks.
+    fn read_interval_ns(&self) -> u64 {
+        if self.stacks_read < QUIET_STACKS && !self.measuring.is_running() {
+            QUIET_READ_NS
         } else {
-            LOOK_NS
+            READ_NS
         }
     }
 
-    /// Starts ticks again that stand still, unless that was looked at a moment ago.
+    /// Starts ticks again that stand still, unless that was checked a moment ago.
     fn check_ticks(&mut self, now_ns: MonoNs) {
         if now_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
             self.still_checked_ns = now_ns;
             let side_band = self.side_band.as_mut();
-            processors::look(&mut self.kernel, side_band, &mut self.processes);
+            processors::mend(&mut self.kernel, side_band, &mut self.processes);
         }
     }
 
     /// Takes the frames that have travelled, while the processes they belong to are known. Returns
     /// of how many stacks.
-    fn look(&mut self) -> usize {
+    fn read_stacks(&mut self) -> usize {
         let side_band_read_ns = monotonic_ns();
         self.read_side_band();
         self.check_ticks(side_band_read_ns);
@@ -393,7 +393,7 @@ impl Collector {
             let side_band = self.side_band.as_mut();
             processors::follow(&mut self.kernel.ticks, side_band, &mut self.processes, &[]);
             if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
-                self.look_at_kernel_modules();
+                self.read_kernel_modules();
             }
             let cgroups = self.targets.borrow().cgroups.clone();
             let kernel = &mut self.kernel;
@@ -403,7 +403,7 @@ impl Collector {
             }
         }
         let side_band_read_ns = monotonic_ns();
-        self.look();
+        self.read_stacks();
         let (kernel, mut naming) = self.naming(side_band_read_ns);
         match kernel.pass(is_partial, &mut |raw| naming.add(&raw)) {
             Ok(pass) => self.take_in(&pass, offsets),
@@ -417,7 +417,7 @@ impl Collector {
 
     /// A kernel without loadable modules has no list of them; one that hides addresses lists none
     /// that can be used.
-    fn look_at_kernel_modules(&mut self) {
+    fn read_kernel_modules(&mut self) {
         let text =
             proc_fs::read_bounded("/proc/modules", MAX_MODULES_TEXT_BYTES).unwrap_or_default();
         let modules = KernelModules::parse(&text, self.processes.modules_mut());

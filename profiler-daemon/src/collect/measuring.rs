@@ -54,7 +54,7 @@ const OTHERS: ProcessKey = ProcessKey {
 };
 /// Numbers of functions below this are used for calibration.
 const FIRST_NUMBER: u32 = 16;
-/// The least time over which the cost of probes is looked at, nanoseconds.
+/// The least time over which the cost of probes is judged, nanoseconds.
 const BUDGET_LOOK_NS: u64 = 190_000_000;
 
 /// Where a function is entered: device, inode, bytes from the start of the file.
@@ -94,7 +94,7 @@ pub(super) struct Measuring {
     /// Calls as the profile keeps them, and of whom they have changed since.
     counted: Arc<profile::Counted>,
     changed: HashSet<(u32, ProcessKey)>,
-    /// When the cost was looked at last, and the probes hit since, by process and function.
+    /// When the cost was judged last, and the probes hit since, by process and function.
     looked_ns: MonoNs,
     spent: HashMap<(u32, u32), u64>,
     callers: CallersOf,
@@ -281,16 +281,16 @@ impl Measuring {
         }
     }
 
-    /// A look in between: new processes get probes, what was tried is measured, what costs too much
-    /// loses its probes, and so does everything whose time is over.
-    pub(super) fn look(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: MonoNs) {
+    /// A check in between passes: new processes get probes, what was tried is measured, what costs
+    /// too much loses its probes, and so does everything whose time is over.
+    pub(super) fn check(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: MonoNs) {
         if !self.is_running() {
             return;
         }
         self.calibration.again(&kernel.measured, now_ns);
         self.follow(kernel, processes);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
-            one.spanning.look(kernel, one.slot);
+            one.spanning.check(kernel, one.slot);
         }
         self.end_trials(kernel, now_ns);
         if now_ns.saturating_since(self.looked_ns) >= BUDGET_LOOK_NS {

@@ -11,17 +11,17 @@ use crate::sys::perf_record::Event;
 use crate::sys::proc_fs;
 
 /// Events of a processor died no longer before this is noticed: ticks that stand still for a
-/// second, or a look at who is online.
+/// second, or a check who is online.
 const NOTICED_WITHIN_NS: u64 = 3_000_000_000;
 
-/// Looks whether ticks stand still somewhere; if so, what else died there is mended as well. To be
+/// Finds whether ticks stand still somewhere; if so, what else died there is mended as well. To be
 /// called some times a second.
-pub(super) fn look(
+pub(super) fn mend(
     kernel: &mut Kernel,
     side_band: Option<&mut SideBand>,
     processes: &mut Processes,
 ) {
-    let died = kernel.ticks.look(monotonic_ns(), &kernel.counts);
+    let died = kernel.ticks.find_dead(monotonic_ns(), &kernel.counts);
     if !died.is_empty() {
         warn!(
             "ticks stand still on the processors {died:?}: they and process events are started again"

@@ -83,7 +83,7 @@ impl Quotas {
         self.refused
     }
 
-    /// Looks at the groups of who waited long, and tells the profile how long groups were
+    /// Checks the groups of who waited long, and tells the profile how long groups were
     /// throttled, and whose groups they are.
     pub(super) fn pass(&mut self, pass: &Pass, from: &impl CpuGroups, to: &mut DrainPass) {
         let mut runnable_ns: HashMap<ProcessKey, u64> = HashMap::new();
@@ -99,10 +99,10 @@ impl Quotas {
                 runnable_ns.entry(*key).or_insert(*ns);
             }
         }
-        self.look(pass.at_ns, runnable_ns, from, to);
+        self.check(pass.at_ns, runnable_ns, from, to);
     }
 
-    fn look(
+    fn check(
         &mut self,
         at_ns: MonoNs,
         runnable_ns: HashMap<ProcessKey, u64>,
@@ -262,10 +262,10 @@ mod tests {
     type Told = (Vec<(String, u64)>, Vec<(u32, String)>);
 
     /// One pass: what it tells. `runnable`: pid and how long it has been runnable in all.
-    fn look(quotas: &mut Quotas, second: u64, runnable: &[(u32, u64)], from: &MadeUp) -> Told {
+    fn check(quotas: &mut Quotas, second: u64, runnable: &[(u32, u64)], from: &MadeUp) -> Told {
         let mut to = DrainPass::default();
         let runnable = runnable.iter().map(|(pid, ns)| (key(*pid), *ns));
-        quotas.look(MonoNs::new(second * S), runnable.collect(), from, &mut to);
+        quotas.check(MonoNs::new(second * S), runnable.collect(), from, &mut to);
         let throttled = to.throttled.into_iter();
         let members = to.quota_groups.into_iter();
         (
@@ -278,7 +278,7 @@ mod tests {
 
     // Check that the group around a process which waits is found, that it counts from when it was
     // first read and goes on when its processes wait no more, also if it was made anew, and that
-    // who is in no group, or does not wait, is not looked at.
+    // who is in no group, or does not wait, is not checked.
     #[test]
     fn who_is_throttled() {
         let (mut quotas, mut from) = (Quotas::default(), MadeUp::default());
@@ -287,21 +287,24 @@ mod tests {
         from.set("/pod", 100 * S);
         from.set("/pod/inner", 0);
         let none = Told::default();
-        assert_eq!(look(&mut quotas, 1, &[(7, 0), (8, 0), (9, 0)], &from), none);
+        assert_eq!(
+            check(&mut quotas, 1, &[(7, 0), (8, 0), (9, 0)], &from),
+            none
+        );
         assert_eq!(from.reads.get(), 0, "nobody has waited");
         let waits = [(7, S / 2), (8, S / 100), (9, S)];
-        assert_eq!(look(&mut quotas, 2, &waits, &from), none);
+        assert_eq!(check(&mut quotas, 2, &waits, &from), none);
         assert_eq!(from.reads.get(), 2, "the groups of the one that waits");
         from.set("/pod", 101 * S);
-        let (throttled, members) = look(&mut quotas, 3, &[(7, S), (8, S / 50)], &from);
+        let (throttled, members) = check(&mut quotas, 3, &[(7, S), (8, S / 50)], &from);
         assert_eq!(throttled, [("/pod".to_owned(), S)]);
         assert_eq!(members, [(7, "/pod".to_owned())]);
         from.set("/pod", 103 * S);
-        let (throttled, members) = look(&mut quotas, 4, &[(7, S)], &from);
+        let (throttled, members) = check(&mut quotas, 4, &[(7, S)], &from);
         assert_eq!(throttled, [("/pod".to_owned(), 3 * S)]);
         assert!(members.is_empty());
         from.set("/pod", S);
-        let (throttled, _) = look(&mut quotas, 5, &[(7, S)], &from);
+        let (throttled, _) = check(&mut quotas, 5, &[(7, S)], &from);
         assert_eq!(throttled, [("/pod".to_owned(), 4 * S)]);
     }
 
@@ -324,7 +327,7 @@ mod tests {
             let waited_ns = |pid: u32| S * (second + 1).saturating_sub(pid.into()).min(2);
             let waits: Vec<(u32, u64)> = (1..=PROCESSES).map(|pid| (pid, waited_ns(pid))).collect();
             from.reads.set(0);
-            look(&mut quotas, second, &waits, &from);
+            check(&mut quotas, second, &waits, &from);
             most = most.max(from.reads.get());
             assert!(quotas.groups.len() <= MAX_GROUPS);
         }

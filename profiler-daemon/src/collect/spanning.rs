@@ -28,7 +28,7 @@ struct Item {
     attached_ns: MonoNs,
     gave_up: Option<String>,
     left_exit: u64,
-    /// What it costs was never looked at.
+    /// What it costs was never judged.
     is_new: bool,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Spanning {
     usdt: CountedRows<UsdtRow>,
     spans: CountedRows<SpanRow>,
     open: Vec<(OpenKey, u64)>,
-    /// The probes hit since the cost was looked at last, by process and item.
+    /// The probes hit since the cost was judged last, by process and item.
     spent: HashMap<(u32, u32), u64>,
 }
 
@@ -210,8 +210,8 @@ impl Spanning {
         attached
     }
 
-    /// A look in between: children that share a file with others get probes.
-    pub(super) fn look(&mut self, kernel: &mut Kernel, instrumentation: u8) {
+    /// A check in between passes: children that share a file with others get probes.
+    pub(super) fn check(&mut self, kernel: &mut Kernel, instrumentation: u8) {
         if !self.items.is_empty() {
             self.follow_processes(kernel, instrumentation);
         }

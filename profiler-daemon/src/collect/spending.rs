@@ -369,7 +369,7 @@ impl SpendingControl {
     pub(super) fn due_ns(&self) -> MonoNs {
         let controller = self.controller.as_ref();
         controller
-            .and_then(Controller::look_ends_ns)
+            .and_then(Controller::sample_ends_ns)
             .unwrap_or(MonoNs::MAX)
     }
 

@@ -32,7 +32,7 @@ use crate::units::{MonoNs, VirtualAddress};
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingStack {
-    /// Marks whose look never came, waits that had no chance of being walked.
+    /// Marks that no walk took, waits that had no chance of being walked.
     NotSampled,
     /// It was walked, and found no room in a map or the ring.
     NotKept,
@@ -316,7 +316,7 @@ impl Drain {
         let threads = &self.threads;
         let quiet = |slot: u32| Quiet::of(&threads.read_now(slot as usize)?, at_ns);
         let slots = self.threads_used as u32;
-        let gone = self.phantoms.look(at_ns, slots, quiet, phantoms::is_gone);
+        let gone = self.phantoms.check(at_ns, slots, quiet, phantoms::is_gone);
         for slot in &gone {
             self.last_read.want_process(*slot, wanted);
         }

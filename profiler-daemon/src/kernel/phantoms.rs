@@ -5,17 +5,17 @@
 use profiler_common::Phase;
 use profiler_common::records::ThreadRecord;
 
-use crate::sys::thread_life::{ThreadLife, look};
+use crate::sys::thread_life::{ThreadLife, thread_life};
 use crate::units::{BootNs, MonoNs};
 
 /// A thread without an event for so long may be gone. Much longer than a thread needs from its last
 /// breath to its last switch, so nothing writes to the record of one that is gone any more.
 const QUIET_NS: u64 = 10_000_000_000;
-/// Least time between two looks.
+/// Least time between two checks.
 const LEAST_NS: u64 = 1_000_000_000;
 /// Threads that are looked for at a time: so many that all have had their turn after half a minute,
 /// where that is no more than the most. One takes some 20 microseconds.
-const LOOKS: std::ops::RangeInclusive<usize> = 4..=32;
+const CHECKS: std::ops::RangeInclusive<usize> = 4..=32;
 const TURNS: usize = 30;
 /// Slots that are gone through at a time to find them.
 const MAX_SLOTS: u32 = 4096;
@@ -45,21 +45,21 @@ impl Quiet {
 /// What is remembered from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Phantoms {
-    /// Where the next look goes on.
+    /// Where the next check goes on.
     next_slot: u32,
     last_ns: MonoNs,
     ended: u64,
 }
 
 impl Phantoms {
-    /// Is it time for a look?
+    /// Is it time for a check?
     pub(super) const fn is_due(&self, now_ns: MonoNs) -> bool {
         now_ns.saturating_since(self.last_ns) >= LEAST_NS
     }
 
     /// Looks for the next threads in turn, those that `quiet` finds in the first `slots`. Returns
     /// the slots of those that are gone.
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         now_ns: MonoNs,
         slots: u32,
@@ -73,17 +73,17 @@ impl Phantoms {
             0
         };
         let turn = (first..slots).chain(0..first).take(MAX_SLOTS as usize);
-        let most = (slots as usize / TURNS).clamp(*LOOKS.start(), *LOOKS.end());
-        let (mut gone, mut looks) = (Vec::new(), 0);
+        let most = (slots as usize / TURNS).clamp(*CHECKS.start(), *CHECKS.end());
+        let (mut gone, mut checks) = (Vec::new(), 0);
         for slot in turn {
             self.next_slot = slot + 1;
             if let Some(thread) = quiet(slot) {
-                looks += 1;
+                checks += 1;
                 if is_gone(&thread) {
                     gone.push(slot);
                 }
             }
-            if looks == most {
+            if checks == most {
                 break;
             }
         }
@@ -99,7 +99,7 @@ impl Phantoms {
 
 /// Is that thread surely past its last event? What cannot be told is taken to live.
 pub(super) fn is_gone(thread: &Quiet) -> bool {
-    match look(thread.pid, thread.tid) {
+    match thread_life(thread.pid, thread.tid) {
         ThreadLife::None | ThreadLife::Ended => true,
         // One that has executed a program, and was not the first thread of its process, has taken
         // the number and start of that over.
@@ -139,7 +139,7 @@ mod tests {
             let find = |slot| quiet.contains(&slot).then(|| thread(slot));
             let at_ns = second * LEAST_NS;
             let asked = std::cell::Cell::new(0);
-            let gone = phantoms.look(MonoNs::new(at_ns), SLOTS, find, |thread| {
+            let gone = phantoms.check(MonoNs::new(at_ns), SLOTS, find, |thread| {
                 asked.set(asked.get() + 1);
                 thread.tid % 2 == 0
             });
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(phantoms.ended(), u64::from(THREADS / 2));
         assert!(
             phantoms
-                .look(MonoNs::new(14 * LEAST_NS), 0, |_| None, |_| true)
+                .check(MonoNs::new(14 * LEAST_NS), 0, |_| None, |_| true)
                 .is_empty()
         );
     }

@@ -10,9 +10,9 @@ const LATE_NS: u64 = 100_000;
 /// Ticks stand still if none came for so long, and for so many periods, ...
 const STILL_NS: u64 = 400_000_000;
 const STILL_PERIODS: u64 = 8;
-/// ... and that was seen at so many looks in a row: where the whole machine had stopped, they have
+/// ... and that was seen at so many checks in a row: where the whole machine had stopped, they have
 /// come again at the second, ...
-const STILL_LOOKS: u32 = 3;
+const STILL_CHECKS: u32 = 3;
 /// ... and the processor was at work for so many periods: an idle one may have no ticks.
 const WORK_PERIODS: u64 = 20;
 
@@ -35,8 +35,8 @@ pub(super) struct TickAccount {
     /// What there was when a tick had last been found to have come, and when that was.
     last: Option<ProcessorCounts>,
     since_ns: MonoNs,
-    /// Looks since then.
-    looks: u32,
+    /// Checks since then.
+    checks: u32,
 }
 
 impl TickAccount {
@@ -48,7 +48,7 @@ impl TickAccount {
             missed: None,
             last: seen,
             since_ns: epoch.since_ns,
-            looks: 0,
+            checks: 0,
         }
     }
 
@@ -101,7 +101,7 @@ impl TickAccount {
         known.map_or(0, |(missing, _)| missing)
     }
 
-    /// Looks what there is now. True if no tick has come for so long that they may have died.
+    /// Checks what there is now. True if no tick has come for so long that they may have died.
     pub(super) fn stands_still(&mut self, now_ns: MonoNs, seen: Option<ProcessorCounts>) -> bool {
         let (Some(last), Some(seen)) = (
             self.last
@@ -110,12 +110,13 @@ impl TickAccount {
         ) else {
             self.last = seen;
             self.since_ns = now_ns;
-            self.looks = 0;
+            self.checks = 0;
             return false;
         };
-        self.looks += 1;
+        self.checks += 1;
         let still_ns = now_ns.saturating_since(self.since_ns);
-        if self.looks < STILL_LOOKS || still_ns < STILL_NS.max(STILL_PERIODS * self.epoch.period_ns)
+        if self.checks < STILL_CHECKS
+            || still_ns < STILL_NS.max(STILL_PERIODS * self.epoch.period_ns)
         {
             return false;
         }
@@ -223,14 +224,14 @@ mod tests {
         // Check that ticks that come are never taken to stand still, and that those that do are
         // noticed in time, but not when the whole machine stood still.
         let mut account = TickAccount::new(epoch(), seen(0, 0));
-        for look in 1..=50 {
+        for check in 1..=50 {
             assert!(
-                !account.stands_still(MonoNs::new((1000 + 100 * look) * MS), seen(10 * look, 0))
+                !account.stands_still(MonoNs::new((1000 + 100 * check) * MS), seen(10 * check, 0))
             );
         }
         let stopped = 6000;
-        let noticed = (1..).find(|look| {
-            account.stands_still(MonoNs::new((stopped + 100 * look) * MS), seen(500, 0))
+        let noticed = (1..).find(|check| {
+            account.stands_still(MonoNs::new((stopped + 100 * check) * MS), seen(500, 0))
         });
         assert_eq!(noticed, Some(4));
         let mut account = TickAccount::new(epoch(), seen(0, 0));
@@ -247,14 +248,14 @@ mod tests {
         // Check that ticks that do not come while the processor is idle do not stand still, and
         // that they do as soon as it has worked for a while without one.
         let mut account = TickAccount::new(epoch(), seen(0, 0));
-        for look in 1..=400 {
+        for check in 1..=400 {
             assert_eq!(
                 account.stands_still(
-                    MonoNs::new((1000 + 100 * look) * MS),
-                    seen(0, 99 * look * MS)
+                    MonoNs::new((1000 + 100 * check) * MS),
+                    seen(0, 99 * check * MS)
                 ),
-                look * MS >= account.enough_work_ns(),
-                "{look}"
+                check * MS >= account.enough_work_ns(),
+                "{check}"
             );
         }
     }
@@ -267,11 +268,12 @@ mod tests {
         let mut account = TickAccount::new(epoch, seen(0, 0));
         let eight = 8 * epoch.period_ns / (100 * MS);
         assert!(
-            (1..eight).all(|look| !account.stands_still(MonoNs::new(100 * look * MS), seen(0, 0)))
+            (1..eight)
+                .all(|check| !account.stands_still(MonoNs::new(100 * check * MS), seen(0, 0)))
         );
         assert!(
             (eight..=eight + 20)
-                .any(|look| account.stands_still(MonoNs::new(100 * look * MS), seen(0, 0)))
+                .any(|check| account.stands_still(MonoNs::new(100 * check * MS), seen(0, 0)))
         );
     }
 }

@@ -215,7 +215,7 @@ impl Ticks {
     /// Closes the ticks that stand still, tells on which processors these were, and has them
     /// started again soon: their events have died, and not those of ticks alone. To be called some
     /// times a second.
-    pub fn look(&mut self, now_ns: MonoNs, counts: &Counts) -> Vec<u32> {
+    pub fn find_dead(&mut self, now_ns: MonoNs, counts: &Counts) -> Vec<u32> {
         let processors = counts.processors();
         let mut still = Vec::new();
         for (cpu, entry) in &mut self.online {

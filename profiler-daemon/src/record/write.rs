@@ -49,7 +49,7 @@ pub(super) async fn take(
         .access()
         .names(Arc::clone(&snapshot), frames.clone(), NAMES_PATIENCE)
         .await;
-    live.look().await;
+    live.refresh().await;
     let names = SavedNames::new(&frames, &*names);
     api::saved(live, snapshot, names, wanted.sampling_period_ns)
         .context("how the profiler is cannot be written down")

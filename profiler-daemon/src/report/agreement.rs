@@ -24,7 +24,7 @@ use crate::units::{ModuleAddress, MonoNs};
 
 /// For so many times and sets of processes it is looked what was sampled of them; an answer has
 /// more of them only where much was measured piecemeal.
-const MAX_LOOKS: usize = 4;
+const MAX_COMPARED: usize = 4;
 /// What a function can have at most of which there is no mark at all, in marks: at 95 %
 /// confidence.
 const MARKS_OF_NONE: u64 = 4;
@@ -96,7 +96,7 @@ pub(super) struct Comparing<'v, 'a, 'n> {
 
 /// What was sampled.
 pub(super) struct Sampled {
-    looks: HashMap<Once, Result<SampledPart, &'static str>>,
+    parts: HashMap<Once, Result<SampledPart, &'static str>>,
 }
 
 /// What was sampled of one part: intervals, nanoseconds.
@@ -142,8 +142,8 @@ impl<'v, 'a, 'n> Comparing<'v, 'a, 'n> {
         }
     }
 
-    /// Looks what was sampled of all that is wanted.
-    pub(super) fn look(self) -> Sampled {
+    /// What was sampled of all that is wanted.
+    pub(super) fn sampled(self) -> Sampled {
         let Self {
             view,
             frames,
@@ -151,22 +151,22 @@ impl<'v, 'a, 'n> Comparing<'v, 'a, 'n> {
             folding,
             parts,
         } = self;
-        let looks = parts.into_iter().enumerate();
-        let looks = looks.map(|(index, (key, keys))| {
-            let look = if index < MAX_LOOKS {
-                look(view, (frames, label, folding), &(keys, key.1))
+        let parts = parts.into_iter().enumerate();
+        let parts = parts.map(|(index, (key, keys))| {
+            let part = if index < MAX_COMPARED {
+                sampled_part(view, (frames, label, folding), &(keys, key.1))
             } else {
                 Err("too many measurements are in this answer to compare them all")
             };
-            (key, look)
+            (key, part)
         });
         Sampled {
-            looks: looks.collect(),
+            parts: parts.collect(),
         }
     }
 }
 
-fn look(
+fn sampled_part(
     view: &View<'_>,
     (frames, label, folding): (FrameScope, Label<'_>, &Folding),
     (keys, (from_ns, to_ns)): &ProcessPeriod,
@@ -239,7 +239,7 @@ impl Sampled {
             Ok(time) => time,
             Err(why) => return Agreement::unknown(why),
         };
-        let look = match self.looks.get(&(function.instrumentation, time)) {
+        let look = match self.parts.get(&(function.instrumentation, time)) {
             Some(Ok(look)) => look,
             Some(Err(why)) => return Agreement::unknown(why),
             None => return Agreement::unknown("it was not looked at"),

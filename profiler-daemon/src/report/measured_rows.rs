@@ -139,7 +139,7 @@ pub(super) fn measured_of_rows<'a, 'n>(
             comparing.want(part);
         }
     }
-    let sampled = comparing.look();
+    let sampled = comparing.sampled();
     let groups = wanted.into_iter().map(|(row, of)| {
         let agreement = match &of.parts[..] {
             [part] => sampled.compare(view, part),

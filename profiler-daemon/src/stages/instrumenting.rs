@@ -24,11 +24,11 @@ use crate::symbols::spans::SpanEndpoint;
 use crate::sys::clock::{monotonic_ns, unix_ns};
 use crate::sys::proc_fs;
 
-/// Time between two looks at who has mapped what.
-const LOOK: Duration = Duration::from_millis(200);
-/// Processes that are looked at in one look; others in the next.
-const MAX_LOOKED: usize = 256;
-/// Processor time that choosing the functions of one request may take, and later each look,
+/// Time between two checks who has mapped what.
+const POLL: Duration = Duration::from_millis(200);
+/// Processes that are examined at a time; others the next time.
+const MAX_EXAMINED: usize = 256;
+/// Processor time that choosing the functions of one request may take, and later each check,
 /// nanoseconds; choosing its USDT points and spans may take as much.
 const BUDGET_NS: u64 = 2_000_000_000;
 /// How long a request waits for its functions. What hangs longer keeps its turn: others are refused
@@ -98,8 +98,8 @@ impl Default for Turns {
     }
 }
 
-/// Processes that were looked at, each with what it had mapped then.
-type Looked = HashMap<u32, u64>;
+/// Processes that were examined, each with what it had mapped then.
+type Examined = HashMap<u32, u64>;
 
 /// What is looked for in files.
 struct Choosers {
@@ -202,7 +202,7 @@ pub async fn begin(
     wanted: InstrumentationRequest,
 ) -> Result<InstrumentationState, NotBegun> {
     let processes = meant(access, &wanted.whom).await?;
-    let (choosers, looked, more) = choose(turns, &wanted, &processes).await?;
+    let (choosers, examined, more) = choose(turns, &wanted, &processes).await?;
     let mut items = choosers.spans.spans();
     items.extend(more.items);
     let plan = Plan {
@@ -219,7 +219,13 @@ pub async fn begin(
     };
     let start = |answer| Command::Instrumentation(InstrumentationCommand::Start { plan, answer });
     let id = access.ask(start).await??;
-    tokio::spawn(follow(access.clone(), turns.clone(), id, choosers, looked));
+    tokio::spawn(follow(
+        access.clone(),
+        turns.clone(),
+        id,
+        choosers,
+        examined,
+    ));
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
     let state = access.ask(ask).await?;
     Ok(state.ok_or(InstrumentationError::Over)?)
@@ -236,7 +242,7 @@ async fn choose(
     turns: &Turns,
     wanted: &InstrumentationRequest,
     processes: &[(u32, u64)],
-) -> Result<(Choosers, Looked, MoreFunctions), NotBegun> {
+) -> Result<(Choosers, Examined, MoreFunctions), NotBegun> {
     let turn = Arc::clone(&turns.0);
     let turn = turn.try_acquire_owned().map_err(|_| NotBegun::Busy)?;
     let mut choosers = Choosers {
@@ -247,35 +253,35 @@ async fn choose(
     let work = tokio::task::spawn_blocking(move || {
         // Kept to the end of the work, whoever waits for it.
         let _turn = turn;
-        let mut looked = Looked::new();
-        let more = look(&mut choosers, &mut looked, &processes, usize::MAX);
-        (choosers, looked, more)
+        let mut examined = Examined::new();
+        let more = choose_more(&mut choosers, &mut examined, &processes, usize::MAX);
+        (choosers, examined, more)
     });
     let done = tokio::time::timeout(PATIENCE, work).await;
-    let (choosers, looked, more) = done
+    let (choosers, examined, more) = done
         .map_err(|_| NotBegun::Late)?
         .map_err(|_| NotBegun::Late)?;
     let more = more?;
     choosers.check()?;
-    Ok((choosers, looked, more))
+    Ok((choosers, examined, more))
 }
 
-/// Looks at processes that have mapped something since they were looked at, and chooses functions,
+/// Examines processes that have mapped something since they were examined, and chooses functions,
 /// USDT points and ends of spans of what they have mapped.
-fn look(
+fn choose_more(
     choosers: &mut Choosers,
-    looked: &mut Looked,
+    examined: &mut Examined,
     processes: &[(u32, u64)],
     most: usize,
 ) -> Result<MoreFunctions, NotChosen> {
-    looked.retain(|pid, _| processes.iter().any(|(other, _)| other == pid));
+    examined.retain(|pid, _| processes.iter().any(|(other, _)| other == pid));
     let changed = processes
         .iter()
-        .filter(|(pid, changes)| looked.get(pid) != Some(changes));
+        .filter(|(pid, changes)| examined.get(pid) != Some(changes));
     let changed: Vec<(u32, u64)> = changed.take(most).copied().collect();
     let mut more = MoreFunctions::default();
     for (pid, changes) in changed {
-        looked.insert(pid, changes);
+        examined.insert(pid, changes);
         // One process at a time: so its files alone are open.
         let is_meant =
             |path: &str| choosers.functions.is_meant(path) || choosers.spans.is_meant(path);
@@ -320,10 +326,16 @@ fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
 
 /// Has an instrumentation measure functions, and follow USDT points and spans, of files that its
 /// processes map later, as long as it runs.
-async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, mut looked: Looked) {
+async fn follow(
+    access: Access,
+    turns: Turns,
+    id: u32,
+    mut choosers: Choosers,
+    mut examined: Examined,
+) {
     let mut missing = choosers.missing();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
         let ask =
             |answer| Command::Instrumentation(InstrumentationCommand::Processes { id, answer });
         let processes = match access.ask(ask).await {
@@ -331,7 +343,7 @@ async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, m
             Ok(None) | Err(Unanswered::Stopped | Unanswered::Refused(_)) => return,
             Err(Unanswered::Late(_)) => continue,
         };
-        let is_new = |(pid, changes): &(u32, u64)| looked.get(pid) != Some(changes);
+        let is_new = |(pid, changes): &(u32, u64)| examined.get(pid) != Some(changes);
         if !processes.iter().any(is_new) {
             continue;
         }
@@ -341,15 +353,15 @@ async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, m
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             choosers.allow();
-            let more = look(&mut choosers, &mut looked, &processes, MAX_LOOKED);
-            (choosers, looked, more)
+            let more = choose_more(&mut choosers, &mut examined, &processes, MAX_EXAMINED);
+            (choosers, examined, more)
         });
         let Ok(done) = work.await else {
             warn!("instrumentation {id} is not followed any more: looking for functions failed");
             return;
         };
         let more;
-        (choosers, looked, more) = done;
+        (choosers, examined, more) = done;
         let more = more.unwrap_or_else(|why| MoreFunctions {
             functions: Vec::new(),
             refused: vec![RefusedFunction {

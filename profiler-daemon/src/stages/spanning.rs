@@ -220,10 +220,10 @@ impl SpanChooser {
         let mut found = FoundPlaces::default();
         for sought in &wanted {
             let began_ns = thread_ns();
-            let looked = self.look(&module.file, *sought, &mut found);
+            let read = self.read(&module.file, *sought, &mut found);
             let took_ns = thread_ns().saturating_sub(began_ns);
             self.left_ns = self.left_ns.saturating_sub(took_ns);
-            looked.map_err(|why| NotChosen::File(module.path.clone(), why))?;
+            read.map_err(|why| NotChosen::File(module.path.clone(), why))?;
         }
         self.looked.extend(wanted);
         let file = Arc::new(module.file.try_clone().map_err(unreadable)?);
@@ -241,7 +241,7 @@ impl SpanChooser {
         Ok(items)
     }
 
-    fn look(&self, file: &File, sought: Sought, found: &mut FoundPlaces) -> Result<(), NoChoice> {
+    fn read(&self, file: &File, sought: Sought, found: &mut FoundPlaces) -> Result<(), NoChoice> {
         let (usdt, spans) = (&self.followed.usdt, &self.followed.spans);
         let mut end = |end: &SpanEndpoint, key: SpanKey| {
             let (places, said) = places(file, end, key, self.left_ns)?;

@@ -213,8 +213,8 @@ impl Watch {
         }
     }
 
-    /// The threads that have got stuck, or move again, since the last look.
-    pub fn look(&mut self, now_ns: MonoNs) -> Vec<Pulse> {
+    /// The threads that have got stuck, or move again, since they were asked for last.
+    pub fn changes(&mut self, now_ns: MonoNs) -> Vec<Pulse> {
         let stuck = &mut self.stuck;
         let changed = |pulse: &Pulse| match pulse.trouble {
             Some(_) => stuck.insert(pulse.thread),
@@ -296,12 +296,12 @@ mod tests {
         let mut watch = Watch::over([beat.clone()].into_iter().collect());
         let piece = beat.begin("names");
         let now_ns = monotonic_ns();
-        assert!(watch.look(now_ns).is_empty());
-        assert!(watch.look(now_ns + 6 * SECOND_NS)[0].trouble.is_some());
-        assert!(watch.look(now_ns + 7 * SECOND_NS).is_empty());
+        assert!(watch.changes(now_ns).is_empty());
+        assert!(watch.changes(now_ns + 6 * SECOND_NS)[0].trouble.is_some());
+        assert!(watch.changes(now_ns + 7 * SECOND_NS).is_empty());
         drop(piece);
-        let again = watch.look(now_ns + 8 * SECOND_NS);
+        let again = watch.changes(now_ns + 8 * SECOND_NS);
         assert_eq!(again[0].to_string(), "the thread slow moves");
-        assert!(watch.look(now_ns + 9 * SECOND_NS).is_empty());
+        assert!(watch.changes(now_ns + 9 * SECOND_NS).is_empty());
     }
 }

@@ -31,7 +31,7 @@ impl ThreadLife {
 /// Looks for thread `tid` of process `pid`, by the kernel's own numbers. Takes some 20
 /// microseconds.
 #[must_use]
-pub fn look(pid: u32, tid: u32) -> ThreadLife {
+pub fn thread_life(pid: u32, tid: u32) -> ThreadLife {
     static FIRST: OnceLock<bool> = OnceLock::new();
     if !*FIRST.get_or_init(in_first_namespaces) {
         return ThreadLife::Unknown;
@@ -74,7 +74,7 @@ mod tests {
         // for yet has ended.
         if !in_first_namespaces() {
             assert_eq!(
-                look(std::process::id(), std::process::id()),
+                thread_life(std::process::id(), std::process::id()),
                 ThreadLife::Unknown
             );
             return;
@@ -90,14 +90,14 @@ mod tests {
         });
         let tid = told.recv().expect("the thread tells its number");
         let stat = proc_fs::thread_stat(own, tid).expect("it lives");
-        assert_eq!(look(own, tid), ThreadLife::Since(stat.start_ticks));
-        assert_eq!(look(1, tid), ThreadLife::None);
+        assert_eq!(thread_life(own, tid), ThreadLife::Since(stat.start_ticks));
+        assert_eq!(thread_life(1, tid), ThreadLife::None);
         end.send(()).expect("the thread waits");
         thread.join().expect("it ends");
         // Whoever joins it is told just before the kernel is done with it.
         let mut ended = std::iter::repeat_with(|| {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            look(own, tid)
+            thread_life(own, tid)
         });
         assert!(
             ended
@@ -113,10 +113,10 @@ mod tests {
         let pid = child.id();
         let ended = std::iter::repeat_with(|| {
             std::thread::sleep(std::time::Duration::from_millis(10));
-            look(pid, pid)
+            thread_life(pid, pid)
         });
         assert!(ended.take(500).any(|life| life == ThreadLife::Ended));
         child.wait().expect("it is this process's child");
-        assert_eq!(look(pid, pid), ThreadLife::None);
+        assert_eq!(thread_life(pid, pid), ThreadLife::None);
     }
 }

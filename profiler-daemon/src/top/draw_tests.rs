@@ -237,7 +237,7 @@ fn every_size() {
     for (width, height) in [(1, 1), (3, 7), (20, 5), (80, 24), (400, 100)] {
         let mut state = shown(ScreenView::Processes, &processes(), Value::Null);
         for key in ['?', 'x', '/', 'a'] {
-            state.hear(&Event::Key(KeyEvent::from(KeyCode::Char(key))));
+            state.handle(&Event::Key(KeyEvent::from(KeyCode::Char(key))));
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &mut state)).unwrap();
         }
@@ -253,7 +253,7 @@ fn every_size() {
     };
     assert!(foot(&mut state).starts_with("2 of 9  ? help  q quit"));
     state.paused = true;
-    state.hear(&Event::Key(KeyEvent::from(KeyCode::Char(' '))));
+    state.handle(&Event::Key(KeyEvent::from(KeyCode::Char(' '))));
     assert!(foot(&mut state).starts_with("2 of 9  PAUSED  ORDER FROZEN"));
     state.take(Err("http://127.0.0.1:1 cannot be asked".to_owned()));
     assert!(foot(&mut state).starts_with("http://127.0.0.1:1 cannot"));

@@ -1,4 +1,4 @@
-//! The terminal: taken over, heard, and given back as it was, whatever ends the program.
+//! The terminal: taken over, read, and given back as it was, whatever ends the program.
 
 use std::io::{self, Stdout, Write as _, stdout};
 use std::panic;
@@ -17,8 +17,8 @@ use ratatui::crossterm::terminal::{
 use ratatui::{Frame, Terminal};
 use tokio::sync::mpsc;
 
-/// How long the thread that hears keys waits before it looks whether it is over.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long the thread that reads keys waits before it looks whether it is over.
+const POLL: Duration = Duration::from_millis(100);
 /// Keys that may wait.
 const MAX_WAITING: usize = 256;
 
@@ -52,7 +52,7 @@ impl TakenScreen {
             keys: None,
         };
         let keys = thread::Builder::new().name("keys".into());
-        screen.keys = Some(keys.spawn(move || hear(&sender, &over))?);
+        screen.keys = Some(keys.spawn(move || read_keys(&sender, &over))?);
         Ok(screen)
     }
 
@@ -92,9 +92,9 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-fn hear(sender: &mpsc::Sender<io::Result<Event>>, over: &AtomicBool) {
+fn read_keys(sender: &mpsc::Sender<io::Result<Event>>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
-        let event = match event::poll(LOOK) {
+        let event = match event::poll(POLL) {
             Ok(false) => continue,
             Ok(true) => event::read(),
             Err(error) => Err(error),

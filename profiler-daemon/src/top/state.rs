@@ -140,7 +140,7 @@ impl State {
     }
 
     /// Takes a key, or whatever else the terminal tells.
-    pub(super) fn hear(&mut self, event: &Event) -> KeyEffect {
+    pub(super) fn handle(&mut self, event: &Event) -> KeyEffect {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key),
             _ => KeyEffect::None,

@@ -39,7 +39,7 @@ fn answer(view: ScreenView, keys: &[&str]) -> ScreenAnswer {
 }
 
 fn press(state: &mut State, code: KeyCode) -> KeyEffect {
-    state.hear(&Event::Key(KeyEvent::from(code)))
+    state.handle(&Event::Key(KeyEvent::from(code)))
 }
 
 fn typed(state: &mut State, text: &str) -> KeyEffect {
@@ -209,6 +209,6 @@ fn pause_trouble_and_end() {
     assert_eq!(typed(&mut state, "q"), KeyEffect::Quit);
     let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     typed(&mut state, "/");
-    assert_eq!(state.hear(&Event::Key(ctrl_c)), KeyEffect::Quit);
-    assert_eq!(state.hear(&Event::Resize(1, 1)), KeyEffect::None);
+    assert_eq!(state.handle(&Event::Key(ctrl_c)), KeyEffect::Quit);
+    assert_eq!(state.handle(&Event::Resize(1, 1)), KeyEffect::None);
 }
