@@ -86,10 +86,15 @@ fn calls_of_threads_that_end_while_they_are_read_are_counted() {
     reads::ended(daemon, &finished);
     let events = reads::events(daemon, &finished);
     let row = system_call(&events, "getppid").unwrap_or_else(|| panic!("no getppid in {events}"));
-    assert_eq!(
+    // A machine that stands still for half a second leaves no rows for calls: these are counted.
+    let without_row = daemon.metric(r#"profiler_losses_total{cause="call_rows_full"}"#) as u64;
+    let [found, made] = [
         number(row, "/count"),
         number(&finished.truth, "/syscalls/getppid"),
-        "{}",
+    ];
+    assert!(
+        (made.saturating_sub(without_row)..=made).contains(&found),
+        "{found} of {made}, {without_row} without a row: {}",
         daemon.get("/session")["completeness"]
     );
 }
