@@ -1,6 +1,9 @@
 //! The lines a workload prints: `{"ready": …}` when it is in the state it promises, `{"truth": …}`
 //! when its work is done.
 
+use std::path::Path;
+use std::thread::JoinHandle;
+
 use serde_json::{Map, Value, json};
 
 use crate::sys;
@@ -58,6 +61,44 @@ pub(crate) fn thread(name: &str, started_ns: u64) -> Value {
         "system_ns": usage.system_ns,
         "switches": usage.voluntary_switches + usage.involuntary_switches,
     })
+}
+
+/// A thread whose life is timed from without too.
+#[derive(Debug)]
+pub(crate) struct TimedThread {
+    before_ns: u64,
+    handle: JoinHandle<Value>,
+}
+
+impl TimedThread {
+    /// Starts a thread that does `work`, which returns its truth ([`thread`]).
+    pub(crate) fn spawn(
+        name: &str,
+        work: impl FnOnce() -> Value + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let before_ns = sys::monotonic_ns();
+        let handle = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)?;
+        Ok(Self { before_ns, handle })
+    }
+
+    /// Waits for threads that end at about the same time. The truth of each gets `outer_wall_ns`,
+    /// from before its start until the kernel knows it no more: its life is between `wall_ns` and
+    /// that, however late a busy machine starts or ends it.
+    pub(crate) fn join(threads: Vec<Self>) -> Vec<Value> {
+        let joined = threads.into_iter().filter_map(|thread| {
+            let mut fact = thread.handle.join().ok()?;
+            // Whoever joins it is told before its last event.
+            let entry = format!("/proc/self/task/{}", fact["tid"]);
+            while Path::new(&entry).exists() {
+                sys::nanosleep(100_000);
+            }
+            fact["outer_wall_ns"] = (sys::monotonic_ns() - thread.before_ns).into();
+            Some(fact)
+        });
+        joined.collect()
+    }
 }
 
 /// Prints the `ready` line with whatever the reader needs to find the state.

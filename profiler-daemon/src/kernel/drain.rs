@@ -241,6 +241,9 @@ impl Drain {
             |key: BatchKey, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
         .map_err(|error| StartError::map("SUMS", error))?;
+        pass.counters = counts.counters();
+        // Before the reach is looked at: whoever has begun by then is told.
+        pass.at_ns = monotonic_ns();
         self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });
@@ -248,10 +251,11 @@ impl Drain {
         self.last_read.grow(self.threads_used);
         let mut wanted = self.wanted(is_partial);
         self.read_reserves(&mut pass, &wanted);
-        let freed = self.give_back();
-        pass.counters = counts.counters();
-        pass.at_ns = monotonic_ns();
-        let gone = self.gone(pass.at_ns, &mut wanted);
+        let ended = self.take_ended();
+        let gone = self.gone(pass.at_ns, &ended, &mut wanted);
+        for (wanted, ended) in wanted.iter_mut().zip(&ended) {
+            *wanted &= !ended;
+        }
         let mut calls = CallRows::read(&self.rows, self.rows_used, &wanted);
         let rows_in_use = calls.in_use();
         self.read_threads(&mut pass, &mut calls, (looks, &wanted));
@@ -259,11 +263,15 @@ impl Drain {
         // By now they may lie further on.
         self.rows_used = self.rows_in_reach();
         pass.calls = calls.finish(&self.rows, self.rows_used, &self.dying);
+        let (freed, rows_freed) = self.give_back(&ended);
         pass.living = self.last_read.living();
         pass.fill = [
             ("threads", self.last_read.in_use() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
-            ("system_call_rows", rows_in_use as u64),
+            (
+                "system_call_rows",
+                rows_in_use.saturating_sub(rows_freed) as u64,
+            ),
         ];
         Ok((pass, freed))
     }
@@ -309,12 +317,15 @@ impl Drain {
 
     /// Threads without an event for long that are gone, some of all that there are at a time: they
     /// and all of their processes are wanted then.
-    fn gone(&mut self, at_ns: MonoNs, wanted: &mut [bool]) -> Vec<u32> {
+    fn gone(&mut self, at_ns: MonoNs, ended: &[bool], wanted: &mut [bool]) -> Vec<u32> {
         if !self.phantoms.is_due(at_ns) {
             return Vec::new();
         }
         let threads = &self.threads;
-        let quiet = |slot: u32| Quiet::of(&threads.read_now(slot as usize)?, at_ns);
+        let quiet = |slot: u32| {
+            let record = threads.read_now(slot as usize)?;
+            Quiet::of(&record, at_ns).filter(|_| !ended[slot as usize])
+        };
         let slots = self.threads_used as u32;
         let gone = self.phantoms.check(at_ns, slots, quiet, phantoms::is_gone);
         for slot in &gone {
@@ -352,24 +363,31 @@ impl Drain {
         }
     }
 
-    /// Gives back the places of threads whose exit the last pass reported. Returns how many.
-    fn give_back(&mut self) -> usize {
-        let dying = std::mem::take(&mut self.dying);
-        if dying.is_empty() {
-            return 0;
+    /// By slot: whether the last pass reported that its thread has exited.
+    fn take_ended(&mut self) -> Vec<bool> {
+        let mut ended = vec![false; self.threads_used];
+        for slot in self.dying.drain(..) {
+            ended[slot as usize] = true;
         }
-        let mut gone = vec![false; self.threads.len()];
-        for slot in &dying {
-            gone[*slot as usize] = true;
+        ended
+    }
+
+    /// Gives back the places of threads that have `ended`. Last of all, because it takes some
+    /// microseconds for each. Returns how many, and how many rows of system calls they had.
+    fn give_back(&mut self, ended: &[bool]) -> (usize, usize) {
+        let (mut freed, mut rows_freed) = (0, 0);
+        if !ended.contains(&true) {
+            return (freed, rows_freed);
         }
         for index in 1..self.rows_used {
             let row = self.rows.read(index);
-            if row.slot != 0 && gone.get(row.slot as usize) == Some(&true) {
+            if row.slot != NO_SLOT && ended.get(row.slot as usize) == Some(&true) {
                 let key = SyscallKey {
                     slot: row.slot,
                     number: row.number,
                 };
                 self.rows.clear(index);
+                rows_freed += 1;
                 if let Err(error) = self
                     .row_index
                     .remove(&key)
@@ -379,16 +397,17 @@ impl Drain {
                 }
             }
         }
-        for slot in &dying {
-            self.threads.clear(*slot as usize);
-            self.reserves.clear(*slot as usize);
-            self.reserves_read[*slot as usize] = Reserve::default();
-            self.last_read.forget(*slot);
-            if let Err(error) = self.free_slots.push(*slot, 0) {
+        for slot in (0..ended.len()).filter(|slot| ended[*slot]) {
+            self.threads.clear(slot);
+            self.reserves.clear(slot);
+            self.reserves_read[slot] = Reserve::default();
+            self.last_read.forget(slot as u32);
+            freed += 1;
+            if let Err(error) = self.free_slots.push(slot as u32, 0) {
                 warn!("a thread record cannot be given back: {error}");
             }
         }
-        dying.len()
+        (freed, rows_freed)
     }
 }
 

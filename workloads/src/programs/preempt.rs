@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::Program;
 use crate::options::Options;
 use crate::sys;
-use crate::truth::{self, Truth};
+use crate::truth::{self, TimedThread, Truth};
 use crate::work::{rounds_per_ms, workers};
 
 pub(super) const PROGRAM: Program = Program {
@@ -26,26 +26,18 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     let runners = (0..options.threads_or(4))
         .map(|index| {
             let name = format!("runner-{index}");
-            let spawned_unix_ns = sys::unix_ns();
-            std::thread::Builder::new()
-                .name(name.clone())
-                .spawn(move || {
-                    let start_ns = sys::monotonic_ns();
-                    let pinned = sys::pin(cpu).is_ok();
-                    while sys::monotonic_ns() < until_ns {
-                        black_box(preempted_work(rounds));
-                    }
-                    let mut fact = truth::thread(&name, start_ns);
-                    fact["pinned"] = pinned.into();
-                    fact["spawned_unix_ns"] = spawned_unix_ns.into();
-                    fact
-                })
+            TimedThread::spawn(&name.clone(), move || {
+                let start_ns = sys::monotonic_ns();
+                let pinned = sys::pin(cpu).is_ok();
+                while sys::monotonic_ns() < until_ns {
+                    black_box(preempted_work(rounds));
+                }
+                let mut fact = truth::thread(&name, start_ns);
+                fact["pinned"] = pinned.into();
+                fact
+            })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let threads: Vec<_> = runners
-        .into_iter()
-        .filter_map(|handle| handle.join().ok())
-        .collect();
-    truth.set("threads", threads);
+    truth.set("threads", TimedThread::join(runners));
     Ok(truth)
 }

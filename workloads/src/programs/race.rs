@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Program;
 use crate::options::Options;
 use crate::sys;
-use crate::truth::{self, Truth};
+use crate::truth::{self, TimedThread, Truth};
 use crate::work::{Jitter, burn};
 
 pub(super) const PROGRAM: Program = Program {
@@ -58,7 +58,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     let turns = options.count_or(50_000) as u32;
     let by_eventfd = options.kind == "eventfd";
     let processors = sys::processors();
-    let mut handles = Vec::new();
+    let mut racers = Vec::new();
     for index in 0..options.threads_or(2) {
         let pair = Arc::new(Pair {
             turn: AtomicU32::new(0),
@@ -67,28 +67,19 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         for side in 0..2u32 {
             let pair = Arc::clone(&pair);
             let name = format!("race-{index}-{side}");
-            let spawned_unix_ns = sys::unix_ns();
-            handles.push(
-                std::thread::Builder::new()
-                    .name(name.clone())
-                    .spawn(move || {
-                        let start_ns = sys::monotonic_ns();
-                        let pinned = sys::pin((index + side as usize) % processors).is_ok();
-                        let mut jitter = Jitter::new();
-                        let race = if by_eventfd { race_eventfd } else { race_futex };
-                        race(&pair, side, turns, &mut jitter);
-                        let mut fact = truth::thread(&name, start_ns);
-                        fact["pinned"] = pinned.into();
-                        fact["spawned_unix_ns"] = spawned_unix_ns.into();
-                        fact
-                    })?,
-            );
+            racers.push(TimedThread::spawn(&name.clone(), move || {
+                let start_ns = sys::monotonic_ns();
+                let pinned = sys::pin((index + side as usize) % processors).is_ok();
+                let mut jitter = Jitter::new();
+                let race = if by_eventfd { race_eventfd } else { race_futex };
+                race(&pair, side, turns, &mut jitter);
+                let mut fact = truth::thread(&name, start_ns);
+                fact["pinned"] = pinned.into();
+                fact
+            })?);
         }
     }
-    let threads: Vec<_> = handles
-        .into_iter()
-        .filter_map(|handle| handle.join().ok())
-        .collect();
+    let threads = TimedThread::join(racers);
     let switches: u64 = threads
         .iter()
         .filter_map(|fact| fact["switches"].as_u64())
