@@ -170,9 +170,9 @@ pub struct Stratum {
     /// What each part has, nanoseconds: with `not_sampled` they add up to `kinds`.
     quotas: [u64; PARTS],
     not_sampled: KindNs,
-    /// All marks of each kind.
+    /// All marks of each kind: asked for at each row of each report.
     marks: [f64; KINDS],
-    /// Kinds whose marks are their time itself.
+    /// Kinds whose marks are their time itself: the same.
     is_exact: KindSet,
     threads_at_once: f64,
 }
@@ -197,7 +197,7 @@ impl Stratum {
                 Some(parts) => quotas[places_of(kind)].copy_from_slice(&parts),
             }
             let all = weights.iter().map(|weight| u128::from(*weight)).sum();
-            marks[kind as usize] = confidence::wide(all);
+            marks[kind as usize] = float(all);
             is_exact[kind as usize] = all == u128::from(kind_ns);
         }
         Self {
@@ -267,6 +267,14 @@ impl Stratum {
         }
         (products, rest)
     }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "an interval is right to 53 bits, far more than it is worth"
+)]
+fn float(number: u128) -> f64 {
+    number as f64
 }
 
 /// How the running time in calls of one user stack (`call_ns` of its product) divides among its

@@ -375,11 +375,6 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "as above")]
-pub(super) fn wide(number: u128) -> f64 {
-    number as f64
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
