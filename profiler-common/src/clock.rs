@@ -145,16 +145,6 @@ pub struct ThreadClock {
     pub resumed_ns: u64,
     /// When the thread was last woken. Written by wakers, on any processor.
     pub woken_ns: u64,
-    /// When the thread's processor was last found with another thread on it, though it had not been
-    /// seen to leave. Written on that processor, and no more than a hint: void as soon as the
-    /// thread has a later event.
-    pub gone_ns: u64,
-    /// Entry of the current system call.
-    pub call_entered_ns: u64,
-    /// `totals[Syscall]` at that entry.
-    pub call_running_base_ns: u64,
-    /// `totals[Blocked]` at that entry.
-    pub call_blocked_base_ns: u64,
     /// The current system call, or [`NO_CALL`].
     pub call: u32,
     /// A [`Phase`].
@@ -164,6 +154,16 @@ pub struct ThreadClock {
     /// How often it came though it had not been seen to leave, or was found where it had not been
     /// seen to come. Modulo 2^32.
     pub switches_missed: u32,
+    /// Entry of the current system call.
+    pub call_entered_ns: u64,
+    /// `totals[Syscall]` at that entry.
+    pub call_running_base_ns: u64,
+    /// `totals[Blocked]` at that entry.
+    pub call_blocked_base_ns: u64,
+    /// When the thread's processor was last found with another thread on it, though it had not been
+    /// seen to leave. Written on that processor, and no more than a hint: void as soon as the
+    /// thread has a later event.
+    pub gone_ns: u64,
     /// The first event.
     pub first_ns: u64,
     /// Time between the first and the last event in which the thread was not a target.

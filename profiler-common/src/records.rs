@@ -165,10 +165,29 @@ pub struct ThreadRecord {
     pub sequence: u32,
     /// The thread's id. 0: the record is empty.
     pub tid: u32,
+    /// The process's id.
+    pub pid: u32,
+    /// While it is off its processor: the system call it waits in, with [`UNTRACED_CALL`], where
+    /// its calls are not traced. 0 = none.
+    pub wait_call: u32,
     /// State and totals.
     pub clock: ThreadClock,
     /// What stands for them.
     pub marks: ThreadMarks,
+    /// How the walk of `off_cpu_user` ended, as in [`SumKey::end`].
+    pub off_cpu_end: u32,
+    /// How often it has been switched out. Modulo 2^32.
+    pub switches: u32,
+    /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
+    /// switched out next.
+    pub left: LeftCall,
+    /// Rows of [`SyscallRecord`]s by system-call number modulo the size; each checked before use.
+    pub call_rows: [u32; CALL_CACHE],
+    /// The task's minor and major page faults as of its last tick or switch-out.
+    pub faults: [u64; 2],
+    /// The task's minor and major page faults that are not counted: those before it was first seen,
+    /// or while it was no target.
+    pub first_faults: [u64; 2],
     /// User stack of the current wait, where it was walked ([`ThreadMarks::wait`] says whether).
     pub off_cpu_user: u64,
     /// Kernel stack of the current wait.
@@ -178,15 +197,11 @@ pub struct ThreadRecord {
     /// Entry of the last call that was walked at its entry: the stack is that of the current call
     /// if this is its entry.
     pub entry_ns: u64,
-    /// How the walk of `off_cpu_user` ended, as in [`SumKey::end`].
-    pub off_cpu_end: u32,
-    /// The same of `entry_user`.
+    /// How the walk of `entry_user` ended, as in [`SumKey::end`].
     pub entry_end: u32,
-    /// The task's minor and major page faults that are not counted: those before it was first seen,
-    /// or while it was no target.
-    pub first_faults: [u64; 2],
-    /// The task's minor and major page faults as of its last tick or switch-out.
-    pub faults: [u64; 2],
+    /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its
+    /// call can be given to.
+    pub entry_lost: u32,
     /// Start of the thread since boot (its identity together with `tid`).
     pub start_boot_ns: u64,
     /// Start of the process since boot (its identity together with `pid`).
@@ -195,28 +210,13 @@ pub struct ThreadRecord {
     pub process_start_ns: u64,
     /// What its walks have cost, nanoseconds: from the event to the end of the walk.
     pub walk_cost_ns: u64,
-    /// How often it has been switched out. Modulo 2^32.
-    pub switches: u32,
-    /// While it is off its processor: the system call it waits in, with [`UNTRACED_CALL`], where
-    /// its calls are not traced. 0 = none.
-    pub wait_call: u32,
-    /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
-    /// switched out next.
-    pub left: LeftCall,
-    /// Rows of [`SyscallRecord`]s by system-call number modulo the size; each checked before use.
-    pub call_rows: [u32; CALL_CACHE],
     /// The thread's name, zero-terminated.
     pub comm: [u8; COMM_BYTES],
-    /// The process's id.
-    pub pid: u32,
     /// Times the process image was replaced while this thread, or the one that made it, was
     /// observed.
     pub exec_count: u32,
     /// The parent process's id when the record was made.
     pub parent_pid: u32,
-    /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its
-    /// call can be given to.
-    pub entry_lost: u32,
 }
 
 /// A [`FinishedCall`] of a thread. All zero: none, as one that took no time is.

@@ -38,8 +38,9 @@ pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
 /// Key: slot. Value: what the daemon asks about the slot's thread, and the stack that it found for
-/// the thread's wait. Writer: the daemon, through a mapping. Readers: the look from outside, and
-/// whatever ends the wait: the switch, and the programs that find that the thread came unseen.
+/// the thread's wait; in that of no thread (`NO_SLOT`), when the latest wait began that has one.
+/// Writer: the daemon, through a mapping. Readers: the look from outside, and whatever ends the
+/// wait: the switch, and the programs that find that the thread came unseen.
 /// Size: as many as there are slots.
 #[map]
 pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);

@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use profiler_common::outside::{
     ASKED_AGAIN, ASKED_ALL, ASKED_NOTHING, Look, LookHead, OutsideStack,
 };
-use profiler_common::records::StackHead;
+use profiler_common::records::{NO_SLOT, StackHead};
 use profiler_common::unwind::PendingReturn;
 
 use super::maps::Maps;
@@ -31,6 +31,8 @@ pub struct OutsideLook {
 /// What is asked about each thread, and what was found for its wait.
 pub struct Looks {
     outside: Records<OutsideStack>,
+    /// Begin of the latest wait that a stack was handed over for.
+    latest_ns: MonoNs,
     /// Whether the threads of one process can be gone through alone.
     by_process: bool,
 }
@@ -57,6 +59,7 @@ impl Looks {
     pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
         Ok(Self {
             outside: maps.records("OUTSIDE", settings.max_threads)?,
+            latest_ns: MonoNs::ZERO,
             by_process: task_iter::is_supported(),
         })
     }
@@ -144,6 +147,11 @@ impl Looks {
                 asked: ASKED_NOTHING,
             },
         );
+        if since_ns > self.latest_ns {
+            self.latest_ns = since_ns;
+            let no_thread = NO_SLOT as usize;
+            self.outside.write_first_long(no_thread, since_ns.ns());
+        }
         // The time last: whoever finds it finds all the rest.
         fence(Ordering::SeqCst);
         self.outside.write_first_long(index, since_ns.ns());
