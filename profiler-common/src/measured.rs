@@ -4,7 +4,10 @@
 //! thread, with a snapshot of the thread's clock each. Nothing here knows how a probe is made. The
 //! kernel program drives this code, and so do the host tests.
 
+pub mod call_frame;
 pub mod callers;
+pub mod condition;
+pub mod costs;
 pub mod frames;
 pub mod goroutines;
 pub mod histogram;
@@ -12,8 +15,11 @@ pub mod row;
 
 use crate::clock::{CLASS_COUNT, Class, ClassNs, NO_CALL, Phase, ThreadClock, UNTRACED};
 
+pub use call_frame::{CallFrame, EnteredCall};
 pub use callers::{CallerKey, CallerRow, MAX_CALLERS, OTHER_CALLERS};
-pub use frames::{CallFrame, MAX_DEPTH, Rows, ShadowStack};
+pub use condition::Condition;
+pub use costs::{CallCost, CallCosts};
+pub use frames::{MAX_DEPTH, Rows, ShadowStack};
 pub use goroutines::{Goroutine, GoroutineStack};
 pub use row::{Extremes, MeasuredRow};
 
@@ -40,6 +46,10 @@ pub struct Cookie {
     pub counted_only: bool,
     /// It is a function of Go: its calls are of goroutines, which threads take turns to run.
     pub goroutines: bool,
+    /// Its code jumps back to where its probe is: not each hit of that is a call.
+    pub loops: bool,
+    /// Of an exit that is a conditional jump: when it is taken.
+    pub condition: Condition,
 }
 
 /// Instrumentations at a time.
@@ -54,6 +64,9 @@ const STEPPED: u64 = 2;
 const COUNTED_ONLY: u64 = 4;
 const ENTRY_STEPPED: u64 = 8;
 const GOROUTINES: u64 = 16;
+const LOOPS: u64 = 32;
+/// From this bit on.
+const CONDITION_SHIFT: u32 = 16;
 
 impl Cookie {
     /// As the kernel keeps it.
@@ -67,6 +80,8 @@ impl Cookie {
             | if self.counted_only { COUNTED_ONLY } else { 0 }
             | if self.entry_stepped { ENTRY_STEPPED } else { 0 }
             | if self.goroutines { GOROUTINES } else { 0 }
+            | if self.loops { LOOPS } else { 0 }
+            | self.condition.to_bits() << CONDITION_SHIFT
     }
 
     /// What [`Cookie::to_bits`] made of it.
@@ -81,6 +96,8 @@ impl Cookie {
             counted_only: bits & COUNTED_ONLY != 0,
             entry_stepped: bits & ENTRY_STEPPED != 0,
             goroutines: bits & GOROUTINES != 0,
+            loops: bits & LOOPS != 0,
+            condition: Condition::from_bits(bits >> CONDITION_SHIFT),
         }
     }
 }

@@ -432,6 +432,8 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for Control {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::CallCosts {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::MeasuredThread {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::MeasuredKey {}

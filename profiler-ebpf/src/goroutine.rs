@@ -19,8 +19,8 @@ use profiler_common::clock::Class;
 use profiler_common::limits::MAX_GOROUTINES;
 use profiler_common::measured::row::CompleteCall;
 use profiler_common::measured::{
-    Cookie, Goroutine, GoroutineStack, MeasuredRow, PROBE_KINDS, Rows, ShadowStack, ThreadUsage,
-    probe_kind,
+    Cookie, EnteredCall, Goroutine, GoroutineStack, MeasuredRow, PROBE_KINDS, Rows, ShadowStack,
+    ThreadUsage, probe_kind,
 };
 use profiler_common::records::ThreadRecord;
 
@@ -103,7 +103,9 @@ fn hit(cookie: Cookie, registers: Registers, now_ns: u64) -> Option<()> {
             rows.unmatched(cookie.function);
             return None;
         };
-        frames.exit(cookie.function, position, kind, &usage(now_ns), &mut rows);
+        let costs = measure::costs()?;
+        let place = (cookie.function, position);
+        frames.exit(place, (kind, costs), &usage(now_ns), &mut rows);
         return Some(());
     }
     let caller = measure::caller_at(registers.sp);
@@ -124,8 +126,13 @@ fn hit(cookie: Cookie, registers: Registers, now_ns: u64) -> Option<()> {
         return Some(());
     }
     let is_within = frames.is_in(cookie.function);
-    let call = (cookie.function, position, caller);
-    if frames.enter_within(call, Some(is_within), &mut rows) {
+    let call = EnteredCall {
+        function: cookie.function,
+        sp: position,
+        caller,
+        stepped: cookie.stepped,
+    };
+    if frames.enter_within(&call, Some(is_within), &mut rows) {
         // Last: what comes before is not the call's.
         // SAFETY: takes nothing.
         frames.started(&usage(unsafe { bpf_ktime_get_ns() }));
@@ -239,7 +246,7 @@ impl Rows for GoroutineRows<'_> {
     }
 
     #[inline(always)]
-    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall<'_>) {
         self.0.completed_by(function, caller, call);
     }
 }

@@ -10,7 +10,7 @@ use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{HashMap, ProgramArray};
+use aya_ebpf::maps::{Array, HashMap, ProgramArray};
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -20,8 +20,9 @@ use profiler_common::limits::{
 };
 use profiler_common::measured::row::CompleteCall;
 use profiler_common::measured::{
-    CALIBRATION, CallerKey, CallerRow, Cookie, MAX_CALLERS, MeasuredKey, MeasuredRow,
-    MeasuredThread, OTHER_CALLERS, PROBE_KINDS, Rows, ShadowStack, ThreadUsage, probe_kind,
+    CALIBRATION, CallCosts, CallerKey, CallerRow, Cookie, EnteredCall, MAX_CALLERS, MeasuredKey,
+    MeasuredRow, MeasuredThread, OTHER_CALLERS, PROBE_KINDS, Rows, ShadowStack, ThreadUsage,
+    probe_kind,
 };
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, ThreadRecord};
 
@@ -60,6 +61,11 @@ static MEASURED_CALLERS: HashMap<CallerKey, CallerRow> =
 #[map]
 static MEASURED_PIDS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_MEASURED_PIDS, 0);
 
+/// Key: 0. Value: what probes cost. Writer: the daemon, each time that it has measured that.
+/// Readers: this program and that of goroutines. Size: one.
+#[map]
+static PROBE_COSTS: Array<CallCosts> = Array::with_max_entries(1, 0);
+
 /// Never has an element. A program that mentions a tail call keeps its own stack: from Linux 6.13
 /// on others may have one for each processor, and this one, which may be preempted, shares a
 /// processor with itself. (Linux 7.2 was seen to break over that.) Size: the least.
@@ -82,19 +88,19 @@ pub fn measure(context: *mut c_void) -> u32 {
     // SAFETY: the context of this program.
     let cookie = Cookie::from_bits(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     // SAFETY: as above: the registers at the probed instruction.
-    let sp = unsafe { (*ctx.regs).rsp };
+    let (sp, flags) = unsafe { ((*ctx.regs).rsp, (*ctx.regs).eflags) };
     if cookie.function == 0 {
         // No function has this number.
         // SAFETY: the array is empty: it returns.
         unsafe { NO_PROGRAMS.tail_call(&ctx, 0) };
         return 0;
     }
-    hit(cookie, sp);
+    hit(cookie, sp, flags);
     0
 }
 
 #[inline(always)]
-fn hit(cookie: Cookie, sp: u64) -> Option<()> {
+fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
     let control = control()?;
     let task = Task::current();
     if !is_measured(task, cookie.instrumentation, control) {
@@ -108,7 +114,12 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
     // Forgotten what it is made of, and masked at once: where it is an index, the verifier has to
     // see that it is small (that of 5.15 forgets what was found of a copy).
     let kind = core::hint::black_box(probe_kind(cookie)) & (PROBE_KINDS - 1);
+    if cookie.exit && !cookie.condition.holds(flags) {
+        frames(record, false)?.passed(cookie.stepped);
+        return Some(());
+    }
     if cookie.exit {
+        let costs = costs()?;
         let mut now = ThreadUsage::default();
         if !snapshot(record, task, &mut now) {
             return None;
@@ -116,17 +127,26 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
         let frames = frames(record, false)?;
         let mut rows = ThreadRows::now(record);
         end_last_program(frames, record);
-        frames.exit(cookie.function, sp, kind, &now, &mut rows);
+        frames.exit((cookie.function, sp), (kind, costs), &now, &mut rows);
         return Some(());
     }
     let frames = frames(record, true)?;
     let mut rows = ThreadRows::now(record);
     end_last_program(frames, record);
-    let caller = caller_at(sp);
+    let call = EnteredCall {
+        function: cookie.function,
+        sp,
+        caller: caller_at(sp),
+        stepped: cookie.stepped,
+    };
+    if cookie.loops && frames.is_turn(&call) {
+        frames.passed(cookie.stepped);
+        return Some(());
+    }
     frames.drop_dead(sp, &mut rows);
     if cookie.counted_only {
-        frames.count(cookie.function, caller, kind, &mut rows);
-    } else if frames.enter(cookie.function, sp, caller, &mut rows) {
+        frames.count(cookie.function, call.caller, kind, &mut rows);
+    } else if frames.enter(&call, &mut rows) {
         // Last: what comes before is not the call's.
         let mut now = ThreadUsage::default();
         if snapshot(record, task, &mut now) {
@@ -136,6 +156,13 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// What probes cost, as far as it is known.
+#[inline(always)]
+pub fn costs() -> Option<&'static CallCosts> {
+    // SAFETY: a map value; its words are read each alone.
+    PROBE_COSTS.get_ptr(0).map(|costs| unsafe { &*costs })
 }
 
 /// Does the instrumentation measure this process?
@@ -353,7 +380,7 @@ impl Rows for ThreadRows<'_> {
     }
 
     #[inline(always)]
-    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall<'_>) {
         if let Some(row) = caller_row(self.record, function, caller) {
             row.complete(call, add);
         }

@@ -69,9 +69,9 @@ impl CallerRow {
     /// One more outermost call is complete. `add` adds to a number: several threads may do so at
     /// once.
     #[inline(always)]
-    pub fn complete(&mut self, call: &CompleteCall, add: impl Fn(&mut u64, u64)) {
+    pub fn complete(&mut self, call: &CompleteCall<'_>, add: impl Fn(&mut u64, u64)) {
         add(&mut self.outermost, 1);
-        add(&mut self.elapsed_ns, elapsed_ns(&call.inclusive));
+        add(&mut self.elapsed_ns, elapsed_ns(call.inclusive));
         add(
             &mut self.application_ns,
             call.inclusive[Class::User as usize],

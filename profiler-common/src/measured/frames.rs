@@ -11,9 +11,13 @@
 //! read anew in each turn, so that the kernel's verifier, which does not follow what lies there,
 //! sees each turn once.
 
+use super::call_frame::{
+    CallFrame, EnteredCall, MadeBelow, ORPHAN, OUTERMOST, STEPPED_ENTRY, UNTRACED_ENTRY, bump,
+    exit_alone, is_dead, one_hit, saturating,
+};
 use super::row::{CompleteCall, MeasuredRow};
-use super::{PROBE_KINDS, ThreadUsage, add, less};
-use crate::clock::ClassNs;
+use super::{CallCosts, PROBE_KINDS, ThreadUsage, less};
+use crate::clock::CLASS_COUNT;
 
 /// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
 pub const MAX_DEPTH: usize = 32;
@@ -22,56 +26,6 @@ pub const MAX_DEPTH: usize = 32;
 /// lie between open ones only where calls on several stacks end out of order. With more of them in
 /// a row a call has no caller.
 const MAX_PASSED_OVER: usize = 8;
-
-/// Stack pointers further apart than this are on different stacks.
-const STACK_BYTES: u64 = 1 << 20;
-
-/// [`CallFrame::flags`]: no other call of the function was open when it began.
-const OUTERMOST: u32 = 1;
-/// [`CallFrame::flags`]: its caller ended before it.
-const ORPHAN: u32 = 2;
-/// [`CallFrame::flags`]: system calls were not traced at its entry.
-const UNTRACED_ENTRY: u32 = 4;
-
-/// A call that is open.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallFrame {
-    /// The stack pointer at its entry: where its return address lies.
-    pub sp: u64,
-    /// Where it returns to.
-    caller: u64,
-    /// Number of its function; 0: the call is over, and the place is not free yet.
-    pub function: u32,
-    flags: u32,
-    /// The thread's times at its entry.
-    entered: ClassNs,
-    /// What measured calls made directly by it have taken.
-    below: ClassNs,
-    /// The thread's page faults at its entry.
-    faults: [u32; 2],
-    /// Probed calls below it that are over, or only counted.
-    probes_below: [u32; PROBE_KINDS],
-    /// Those of them that it made directly.
-    probes_direct: [u32; PROBE_KINDS],
-}
-
-/// See [`CallFrame::below`], [`CallFrame::probes_below`], [`CallFrame::probes_direct`].
-struct MadeBelow {
-    times: ClassNs,
-    probes: [u32; PROBE_KINDS],
-    direct: [u32; PROBE_KINDS],
-}
-
-impl CallFrame {
-    /// What a call that it made and that nobody saw end had made is its own.
-    #[inline(always)]
-    fn take_over(&mut self, made: &MadeBelow) {
-        add(&mut self.below, &made.times);
-        add_probes(&mut self.probes_below, &made.probes);
-        add_probes(&mut self.probes_direct, &made.direct);
-    }
-}
 
 /// The open calls of a thread. All zero: none. Written by the thread itself; the daemon reads
 /// [`ShadowStack::depth`] once the thread is gone.
@@ -109,7 +63,7 @@ pub trait Rows {
     fn called_by(&mut self, function: u32, caller: u64);
 
     /// An outermost call that was made from there is complete.
-    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall);
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall<'_>);
 }
 
 impl ShadowStack {
@@ -136,11 +90,9 @@ impl ShadowStack {
 
     /// A call begins, after [`ShadowStack::drop_dead`]. True if it has a place:
     /// [`ShadowStack::started`] is then to follow with the thread's times, as late as can be.
-    /// `kind` is not asked for where exits are probed: the exit tells. `caller` is where it returns
-    /// to.
     #[inline(always)]
-    pub fn enter(&mut self, function: u32, sp: u64, caller: u64, rows: &mut impl Rows) -> bool {
-        self.enter_within((function, sp, caller), None, rows)
+    pub fn enter(&mut self, call: &EnteredCall, rows: &mut impl Rows) -> bool {
+        self.enter_within(call, None, rows)
     }
 
     /// The same; where the row is not of these calls alone, it is to be said whether another call
@@ -148,37 +100,37 @@ impl ShadowStack {
     #[inline(always)]
     pub fn enter_within(
         &mut self,
-        (function, sp, caller): (u32, u64, u64),
+        call: &EnteredCall,
         is_within: Option<bool>,
         rows: &mut impl Rows,
     ) -> bool {
         let depth = word(&self.depth);
-        let Some(row) = rows.row(function) else {
+        let Some(row) = rows.row(call.function) else {
             return false;
         };
         row.sequence = row.sequence.wrapping_add(1);
         row.calls += 1;
         let has_place = depth < MAX_DEPTH as u32;
-        let mut flags = 0;
+        let mut flags = if call.stepped { STEPPED_ENTRY } else { 0 };
         if has_place {
             if !is_within.unwrap_or(row.open != 0) {
-                flags = OUTERMOST;
+                flags |= OUTERMOST;
             }
             row.open = row.open.wrapping_add(1);
         } else {
             row.too_deep += 1;
         }
         row.sequence = row.sequence.wrapping_add(1);
-        rows.called_by(function, caller);
+        rows.called_by(call.function, call.caller);
         if !has_place {
             self.without_place = self.without_place.wrapping_add(1);
             return false;
         }
         self.without_place = 0;
         let frame = self.at_mut(depth);
-        frame.sp = sp;
-        frame.caller = caller;
-        frame.function = function;
+        frame.sp = call.sp;
+        frame.caller = call.caller;
+        frame.function = call.function;
         frame.flags = flags;
         frame.below = [0; 5];
         frame.probes_below = [0; PROBE_KINDS];
@@ -212,6 +164,7 @@ impl ShadowStack {
         }
         let frame = self.at_mut(depth - 1);
         let function = frame.function;
+        let stepped = frame.flags & STEPPED_ENTRY != 0;
         frame.function = 0;
         self.depth = depth - 1;
         if let Some(row) = rows.known(function) {
@@ -220,17 +173,44 @@ impl ShadowStack {
             row.no_times += 1;
             row.sequence = row.sequence.wrapping_add(1);
         }
+        self.passed(stepped);
+    }
+
+    /// A probe was hit that begins no call and ends none: its cost is in the innermost open call
+    /// all the same. `stepped`: the instruction is executed out of its line.
+    #[inline(always)]
+    pub fn passed(&mut self, stepped: bool) {
+        self.cost_within(one_hit(stepped));
+    }
+
+    /// The probes of a call of this kind, which has no place, are in the innermost open one.
+    #[inline(always)]
+    fn cost_within(&mut self, kind: usize) {
+        let depth = word(&self.depth);
+        if let Some(caller) = self.nearest_below(depth) {
+            bump(&mut caller.probes_below, kind);
+            bump(&mut caller.probes_direct, kind);
+        }
+    }
+
+    /// Is this, met at the entry of a function whose code jumps back there, no new call but another
+    /// turn of the innermost open one?
+    #[inline(always)]
+    pub fn is_turn(&mut self, call: &EnteredCall) -> bool {
+        let depth = word(&self.depth);
+        match self.nearest_below(depth) {
+            Some(open) => {
+                open.function == call.function && open.sp == call.sp && open.caller == call.caller
+            }
+            None => false,
+        }
     }
 
     /// A call begins whose end nobody looks for, probed as `kind`, after
     /// [`ShadowStack::drop_dead`].
     #[inline(always)]
     pub fn count(&mut self, function: u32, caller: u64, kind: usize, rows: &mut impl Rows) {
-        let depth = word(&self.depth);
-        if let Some(caller) = self.nearest_below(depth) {
-            bump(&mut caller.probes_below, kind);
-            bump(&mut caller.probes_direct, kind);
-        }
+        self.cost_within(kind);
         if let Some(row) = rows.row(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.calls += 1;
@@ -242,18 +222,20 @@ impl ShadowStack {
         }
     }
 
-    /// A call ends at `now`, probed as `kind`. True if its entry was seen.
+    /// A call ends at `now`, probed as `kind`, where probes cost so much. True if its entry was
+    /// seen.
     #[inline(always)]
     pub fn exit(
         &mut self,
-        function: u32,
-        sp: u64,
-        kind: usize,
+        (function, sp): (u32, u64),
+        (kind, costs): (usize, &CallCosts),
         now: &ThreadUsage,
         rows: &mut impl Rows,
     ) -> bool {
         if !self.find(function, sp) {
-            if self.without_place > 0 {
+            let had_no_place = self.without_place > 0;
+            self.cost_within(if had_no_place { kind } else { exit_alone(kind) });
+            if had_no_place {
                 // That of a call which had no place: those further in end first.
                 self.without_place -= 1;
             } else if let Some(row) = rows.row(function) {
@@ -267,7 +249,7 @@ impl ShadowStack {
         let place = word(&self.found).wrapping_sub(1);
         self.orphan_above(place);
         let caller = self.at_mut(place).caller;
-        let call = self.end(place, kind, now);
+        let call = self.end(place, (kind, costs), now);
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.open = row.open.wrapping_sub(1);
@@ -307,33 +289,60 @@ impl ShadowStack {
         }
     }
 
-    /// What a call that was found was, and what it leaves to its caller.
+    /// What a call that was found was, and what it leaves to its caller. (The values stay in its
+    /// place: the program stack has no room for them.)
     #[inline(always)]
-    fn end(&mut self, place: u32, kind: usize, now: &ThreadUsage) -> CompleteCall {
+    fn end(
+        &mut self,
+        place: u32,
+        (kind, costs): (usize, &CallCosts),
+        now: &ThreadUsage,
+    ) -> CompleteCall<'_> {
         let frame = self.at_mut(place);
-        let inclusive = less(&now.times, &frame.entered);
-        let call = CompleteCall {
-            inclusive,
-            exclusive: less(&inclusive, &frame.below),
+        frame.entered = less(&now.times, &frame.entered);
+        frame.below = less(&frame.entered, &frame.below);
+        frame.function = 0;
+        let has_caller = frame.flags & ORPHAN == 0;
+        if has_caller && self.nearest_below(place).is_some() {
+            let caller = word(&self.cursor).wrapping_sub(1);
+            self.give_to_caller(place, caller);
+            let caller = self.at_mut(caller);
+            bump(&mut caller.probes_below, kind);
+            bump(&mut caller.probes_direct, kind);
+        }
+        let frame = self.at_mut(place);
+        CompleteCall {
             faults: [
                 now.faults[0].wrapping_sub(frame.faults[0]),
                 now.faults[1].wrapping_sub(frame.faults[1]),
             ],
-            probes_below: frame.probes_below,
-            probes_direct: frame.probes_direct,
+            probes_ns: costs.within(kind, &frame.probes_below),
             kind,
             outermost: frame.flags & OUTERMOST != 0,
             untraced: frame.flags & UNTRACED_ENTRY != 0 || now.untraced != 0,
-        };
-        let has_caller = frame.flags & ORPHAN == 0;
-        frame.function = 0;
-        if has_caller && let Some(caller) = self.nearest_below(place) {
-            add(&mut caller.below, &inclusive);
-            add_probes(&mut caller.probes_below, &call.probes_below);
-            bump(&mut caller.probes_below, kind);
-            bump(&mut caller.probes_direct, kind);
+            inclusive: &frame.entered,
+            exclusive: &frame.below,
+            probes_below: &frame.probes_below,
+            probes_direct: &frame.probes_direct,
         }
-        call
+    }
+
+    /// What the call at a place has taken, and what probes were hit in it, is below its caller.
+    #[inline(always)]
+    fn give_to_caller(&mut self, place: u32, caller: u32) {
+        let mut class = 0;
+        while class < CLASS_COUNT {
+            let ns = self.at_mut(place).entered[class];
+            self.at_mut(caller).below[class] += ns;
+            class += 1;
+        }
+        let mut kind = 0;
+        while kind < PROBE_KINDS {
+            let hit = self.at_mut(place).probes_below[kind];
+            let below = &mut self.at_mut(caller).probes_below[kind];
+            *below = saturating(*below, hit);
+            kind += 1;
+        }
     }
 
     /// A call begins at `sp`: those on the same stack that lie no further out are over, at the
@@ -423,6 +432,10 @@ impl ShadowStack {
         let frame = self.at_mut(place);
         let function = frame.function;
         let has_caller = frame.flags & ORPHAN == 0;
+        // The probe at its entry is one more that was hit within its caller.
+        let entry = one_hit(frame.flags & STEPPED_ENTRY != 0);
+        bump(&mut frame.probes_below, entry);
+        bump(&mut frame.probes_direct, entry);
         frame.function = 0;
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
@@ -529,36 +542,6 @@ impl ShadowStack {
     fn at_mut(&mut self, place: u32) -> &mut CallFrame {
         &mut self.frames[core::hint::black_box(place) as usize & (MAX_DEPTH - 1)]
     }
-}
-
-/// Has a call whose entry was at `frame_sp` ended, if one begins or ends at `sp`?
-#[inline(always)]
-const fn is_dead(frame_sp: u64, sp: u64) -> bool {
-    frame_sp <= sp && sp - frame_sp < STACK_BYTES
-}
-
-#[inline(always)]
-fn bump(probes: &mut [u32; PROBE_KINDS], kind: usize) {
-    if let Some(count) = probes.get_mut(kind) {
-        *count = saturating(*count, 1);
-    }
-}
-
-#[inline(always)]
-fn add_probes(to: &mut [u32; PROBE_KINDS], from: &[u32; PROBE_KINDS]) {
-    let mut kind = 0;
-    while kind < PROBE_KINDS {
-        to[kind] = saturating(to[kind], from[kind]);
-        kind += 1;
-    }
-}
-
-/// The sum, at most `u32::MAX`; without a branch, whose both sides the kernel's verifier would
-/// follow.
-#[inline(always)]
-const fn saturating(a: u32, b: u32) -> u32 {
-    let sum = a as u64 + b as u64;
-    (sum | (sum >> 32).wrapping_neg()) as u32
 }
 
 /// A word as it lies there now: whatever was known of it is forgotten.

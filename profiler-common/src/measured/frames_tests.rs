@@ -7,8 +7,8 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::Class;
-use crate::measured::{callers, elapsed_ns};
+use crate::clock::{Class, ClassNs};
+use crate::measured::{CallCost, add, call_frame::STACK_BYTES, callers, elapsed_ns};
 
 /// Where calls return to, where it does not matter.
 const CALLER: u64 = 0x1000;
@@ -32,7 +32,7 @@ impl Rows for Map {
         self.1.entry((function, caller)).or_default().calls += 1;
     }
 
-    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall<'_>) {
         let row = self.1.entry((function, caller)).or_default();
         row.complete(call, |to, more| *to += more);
     }
@@ -50,9 +50,26 @@ fn user(ns: u64) -> ThreadUsage {
     at([ns, 0, 0, 0, 0])
 }
 
+/// Probes cost nothing.
+const FREE: CallCosts = CallCosts {
+    of_kind: [CallCost {
+        inside_ns: 0,
+        outside_ns: 0,
+    }; PROBE_KINDS],
+};
+
+fn call(function: u32, sp: u64, caller: u64) -> EnteredCall {
+    EnteredCall {
+        function,
+        sp,
+        caller,
+        stepped: false,
+    }
+}
+
 fn enter(frames: &mut ShadowStack, rows: &mut Map, function: u32, sp: u64, ns: u64) {
     frames.drop_dead(sp, rows);
-    assert!(frames.enter(function, sp, CALLER, rows));
+    assert!(frames.enter(&call(function, sp, CALLER), rows));
     frames.started(&user(ns));
 }
 
@@ -63,15 +80,18 @@ fn recursion_is_counted_once() {
         enter(&mut frames, &mut rows, 1, 1000 - 100 * level, 10 * level);
     }
     for level in (0..4).rev() {
-        assert!(frames.exit(1, 1000 - 100 * level, 3, &user(100 - level), &mut rows));
+        assert!(frames.exit(
+            (1, 1000 - 100 * level),
+            (3, &FREE),
+            &user(100 - level),
+            &mut rows
+        ));
     }
     let row = rows.0[&1];
     assert_eq!((row.calls, row.outermost, row.complete), (4, 1, 4));
     assert_eq!((row.open, row.left_unseen, frames.depth), (0, 0, 0));
     assert_eq!((row.inclusive[0], row.exclusive[0]), (100, 100));
     assert_eq!(row.inclusive_extremes[0].min_ns, 100);
-    // The innermost has 67 of them, 30 to 97, the next 11.
-    assert_eq!(row.exclusive_extremes[0].max_ns, 67);
     assert_eq!((row.probes_below[3], row.probes_direct[3]), (3, 3));
     assert_eq!(row.histograms[0].iter().sum::<u32>(), 1);
 }
@@ -82,12 +102,12 @@ fn a_call_left_by_an_exception_leaves_its_time_to_its_caller() {
     enter(&mut frames, &mut rows, 1, 1000, 0);
     enter(&mut frames, &mut rows, 2, 900, 10);
     enter(&mut frames, &mut rows, 3, 800, 20);
-    assert!(frames.exit(3, 800, 0, &user(25), &mut rows));
+    assert!(frames.exit((3, 800), (0, &FREE), &user(25), &mut rows));
     // 2 throws, 1 catches and calls 4.
     enter(&mut frames, &mut rows, 4, 900, 50);
     assert_eq!(rows.0[&2].left_unseen, 1);
-    assert!(frames.exit(4, 900, 0, &user(60), &mut rows));
-    assert!(frames.exit(1, 1000, 0, &user(100), &mut rows));
+    assert!(frames.exit((4, 900), (0, &FREE), &user(60), &mut rows));
+    assert!(frames.exit((1, 1000), (0, &FREE), &user(100), &mut rows));
     assert_eq!(rows.0[&1].exclusive[0], 100 - 5 - 10);
     assert_eq!(rows.0[&2].complete, 0);
     assert_eq!(rows.0[&2].open, 0);
@@ -97,9 +117,9 @@ fn a_call_left_by_an_exception_leaves_its_time_to_its_caller() {
 fn an_exit_without_an_entry_is_told() {
     let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
     enter(&mut frames, &mut rows, 1, 1000, 0);
-    assert!(!frames.exit(1, 1100, 0, &user(5), &mut rows));
-    assert!(!frames.exit(2, 1000, 0, &user(5), &mut rows));
-    assert!(frames.exit(1, 1000, 0, &user(9), &mut rows));
+    assert!(!frames.exit((1, 1100), (0, &FREE), &user(5), &mut rows));
+    assert!(!frames.exit((2, 1000), (0, &FREE), &user(5), &mut rows));
+    assert!(frames.exit((1, 1000), (0, &FREE), &user(9), &mut rows));
     assert_eq!(rows.0[&1].exits_unmatched, 1);
     assert_eq!(rows.0[&2].exits_unmatched, 1);
     assert_eq!(rows.0[&1].inclusive[0], 9);
@@ -121,20 +141,115 @@ fn beyond_the_depth_calls_are_counted_only() {
     let mut entered = 0;
     for level in 0..40 {
         frames.drop_dead(10_000 - 100 * level, &mut rows);
-        entered += u32::from(frames.enter(1, 10_000 - 100 * level, CALLER, &mut rows));
+        entered += u32::from(frames.enter(&call(1, 10_000 - 100 * level, CALLER), &mut rows));
         frames.started(&user(0));
     }
     let row = rows.0[&1];
     assert_eq!((entered, row.calls, row.too_deep), (32, 40, 8));
     for level in (0..40).rev() {
-        frames.exit(1, 10_000 - 100 * level, 0, &user(7), &mut rows);
+        frames.exit((1, 10_000 - 100 * level), (0, &FREE), &user(7), &mut rows);
     }
     let row = rows.0[&1];
     assert_eq!((row.complete, row.exits_unmatched), (32, 0));
     assert_eq!((row.open, frames.depth), (0, 0));
     // One more is of no call.
-    frames.exit(1, 20_000, 0, &user(8), &mut rows);
+    frames.exit((1, 20_000), (0, &FREE), &user(8), &mut rows);
     assert_eq!(rows.0[&1].exits_unmatched, 1);
+}
+
+// Check that the probes of calls without a place are in the innermost call that has one, so that
+// they can be subtracted: of a recursion of 40, where 32 have one, 7 below the outermost count as
+// measured and 8 as its 32nd's.
+#[test]
+fn probes_of_calls_without_a_place_are_in_those_that_have_one() {
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
+    for level in 0..40 {
+        frames.drop_dead(10_000 - 100 * level, &mut rows);
+        frames.enter(&call(1, 10_000 - 100 * level, CALLER), &mut rows);
+        frames.started(&user(0));
+    }
+    for level in (0..40).rev() {
+        frames.exit((1, 10_000 - 100 * level), (5, &FREE), &user(7), &mut rows);
+    }
+    let row = rows.0[&1];
+    assert_eq!(row.probes_below[5], 39);
+    assert_eq!(row.probes_direct[5], 39);
+}
+
+// Check that the entry of a call that was left by an exception is in what its caller's time is
+// lessened by, with all that it had made; and so are exits that are no call's, and jumps that were
+// not taken.
+#[test]
+fn every_hit_within_a_call_is_a_part_of_its_cost() {
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    frames.drop_dead(900, &mut rows);
+    let stepped = EnteredCall {
+        stepped: true,
+        ..call(2, 900, CALLER)
+    };
+    assert!(frames.enter(&stepped, &mut rows));
+    frames.started(&user(0));
+    enter(&mut frames, &mut rows, 3, 800, 20);
+    assert!(frames.exit((3, 800), (7, &FREE), &user(25), &mut rows));
+    // 2 throws, and 1 meets a jump out of it that is not taken, and the exit of nobody.
+    frames.drop_dead(900, &mut rows);
+    frames.passed(false);
+    assert!(!frames.exit((2, 500), (5, &FREE), &user(30), &mut rows));
+    assert!(!frames.exit((2, 500), (3, &FREE), &user(30), &mut rows));
+    assert!(frames.exit((1, 1000), (4, &FREE), &user(40), &mut rows));
+    let row = rows.0[&1];
+    // The jump; the entry of 2 and both exits, stepped; the call of 3.
+    assert_eq!(row.probes_below, [1, 3, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(row.probes_direct, [1, 3, 0, 0, 0, 0, 0, 1]);
+}
+
+// Check that another turn of a loop around a whole function is told from a call: by its place on
+// the stack, and by where it returns to.
+#[test]
+fn turns_of_a_loop_are_no_calls() {
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
+    assert!(!frames.is_turn(&call(1, 1000, CALLER)));
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    assert!(frames.is_turn(&call(1, 1000, CALLER)));
+    for other in [
+        call(1, 900, CALLER),
+        call(1, 1000, CALLER + 1),
+        call(2, 1000, CALLER),
+    ] {
+        assert!(!frames.is_turn(&other), "{other:?}");
+    }
+    assert!(frames.exit((1, 1000), (0, &FREE), &user(5), &mut rows));
+    assert!(!frames.is_turn(&call(1, 1000, CALLER)));
+}
+
+// Check that each call is told less what its own probes took and those of what it called, and that
+// sums are not: what a short call did not have is not subtracted from it.
+#[test]
+fn shortest_and_longest_are_less_their_own_probes() {
+    let mut costs = CallCosts::default();
+    costs.of_kind[4] = CallCost {
+        inside_ns: 100,
+        outside_ns: 900,
+    };
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
+    // 300 ns in it, with its probe.
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    assert!(frames.exit((1, 1000), (4, &costs), &user(400), &mut rows));
+    // 50 us, with its probe and ten calls.
+    enter(&mut frames, &mut rows, 1, 1000, 1_000);
+    for _ in 0..10 {
+        enter(&mut frames, &mut rows, 2, 900, 2_000);
+        assert!(frames.exit((2, 900), (4, &costs), &user(2_050), &mut rows));
+    }
+    assert!(frames.exit((1, 1000), (4, &costs), &user(61_100), &mut rows));
+    let row = rows.0[&1];
+    assert_eq!(row.inclusive[0], 400 + 60_100);
+    let elapsed = row.inclusive_extremes[0];
+    assert_eq!((elapsed.min_ns, elapsed.max_ns), (300, 50_000));
+    assert_eq!(row.inclusive_extremes[1], elapsed);
+    // One that is all probe took nothing.
+    assert_eq!(rows.0[&2].inclusive_extremes[0].max_ns, 0);
 }
 
 /// The rows of a thread that runs one of several goroutines.
@@ -153,7 +268,7 @@ impl Rows for RowsOfGoroutines<'_> {
         self.0.called_by(function, caller);
     }
 
-    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall<'_>) {
         self.0.completed_by(function, caller, call);
     }
 }
@@ -170,7 +285,7 @@ fn calls_of_goroutines_end_on_other_threads() {
         let frames = &mut goroutines[goroutine];
         frames.drop_dead(sp, &mut rows);
         let is_within = frames.is_in(1);
-        assert!(frames.enter_within((1, sp, CALLER), Some(is_within), &mut rows));
+        assert!(frames.enter_within(&call(1, sp, CALLER), Some(is_within), &mut rows));
         frames.started(&user(ns));
         is_within
     };
@@ -181,7 +296,7 @@ fn calls_of_goroutines_end_on_other_threads() {
     assert!(enter(0, 1, 950, 30));
     for (goroutine, sp, ns) in [(0, 950, 40), (0, 1000, 50), (1, 1000, 110)] {
         let mut rows = RowsOfGoroutines(&mut threads[1]);
-        assert!(goroutines[goroutine].exit(1, sp, 3, &user(ns), &mut rows));
+        assert!(goroutines[goroutine].exit((1, sp), (3, &FREE), &user(ns), &mut rows));
     }
     let [one, other] = [threads[0].0[&1], threads[1].0[&1]];
     assert_eq!((one.open(), other.open()), (3, 0));
@@ -204,16 +319,16 @@ fn an_exception_through_all_that_can_be_open_leaves_none() {
         enter(&mut frames, &mut rows, 2, 10_000 - 100 * level, 10);
     }
     enter(&mut frames, &mut rows, 3, 6_000, 20);
-    assert!(frames.exit(3, 6_000, 4, &user(25), &mut rows));
+    assert!(frames.exit((3, 6_000), (4, &FREE), &user(25), &mut rows));
     for (entered, again) in [(50, 0), (60, 1)] {
         enter(&mut frames, &mut rows, 2, 9_900, entered);
         assert_eq!((rows.0[&2].left_unseen, rows.0[&2].open), (30, 1));
-        assert!(frames.exit(2, 9_900, 0, &user(entered + 3), &mut rows));
+        assert!(frames.exit((2, 9_900), (0, &FREE), &user(entered + 3), &mut rows));
         assert_eq!(rows.0[&2].complete, 1 + again);
     }
     assert_eq!((rows.0[&2].inclusive[0], rows.0[&2].outermost), (6, 2));
     assert_eq!(rows.0[&2].exits_unmatched, 0);
-    assert!(frames.exit(1, 10_000, 0, &user(100), &mut rows));
+    assert!(frames.exit((1, 10_000), (0, &FREE), &user(100), &mut rows));
     assert_eq!(rows.0[&1].exclusive[0], 100 - 5 - 6);
     assert_eq!(rows.0[&1].probes_below[4], 1);
     assert_eq!(frames.depth, 0);
@@ -401,7 +516,7 @@ proptest! {
                     stacks[stack].push((function, top - 64));
                     told.enter(function, top - 64, caller, now);
                     frames.drop_dead(top - 64, &mut rows);
-                    if frames.enter(function, top - 64, caller, &mut rows) {
+                    if frames.enter(&call(function, top - 64, caller), &mut rows) {
                         frames.started(&at(now));
                     }
                 }
@@ -409,7 +524,7 @@ proptest! {
                 CallAct::Return => {
                     if let Some((function, sp)) = stacks[stack].pop() {
                         told.exit(function, sp, &now);
-                        frames.exit(function, sp, 0, &at(now), &mut rows);
+                        frames.exit((function, sp), (0, &FREE), &at(now), &mut rows);
                     }
                 }
             }

@@ -80,11 +80,10 @@ pub struct MeasuredRow {
     pub exclusive: ClassNs,
     /// Minor and major page faults of outermost calls.
     pub faults: [u64; 2],
-    /// Of outermost calls: elapsed, then application time.
+    /// Of outermost calls: elapsed, then application time, less what their own probes took.
     pub inclusive_extremes: [Extremes; 2],
-    /// The same of the exclusive times of complete calls.
-    pub exclusive_extremes: [Extremes; 2],
-    /// Probed calls that were made during outermost calls, at any depth, by kind.
+    /// Probed calls that were made during outermost calls, at any depth, by kind; other hits of
+    /// probes are among those that are counted.
     pub probes_below: [u64; PROBE_KINDS],
     /// Probed calls made directly by complete calls, by kind.
     pub probes_direct: [u64; PROBE_KINDS],
@@ -92,23 +91,25 @@ pub struct MeasuredRow {
     pub probes_own: [u64; PROBE_KINDS],
     /// Outermost calls, by kind.
     pub probes_outermost: [u64; PROBE_KINDS],
-    /// Outermost calls by elapsed and by application time.
+    /// Outermost calls by elapsed and by application time, less what their own probes took.
     pub histograms: [[u32; BUCKETS]; 2],
 }
 
 /// A complete call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompleteCall {
+pub struct CompleteCall<'a> {
     /// Time by class from entry to exit.
-    pub inclusive: ClassNs,
+    pub inclusive: &'a ClassNs,
     /// Less what measured calls made directly by it took.
-    pub exclusive: ClassNs,
+    pub exclusive: &'a ClassNs,
     /// Minor and major page faults.
     pub faults: [u32; 2],
     /// Probed calls below it.
-    pub probes_below: [u32; PROBE_KINDS],
+    pub probes_below: &'a [u32; PROBE_KINDS],
     /// Probed calls directly below it.
-    pub probes_direct: [u32; PROBE_KINDS],
+    pub probes_direct: &'a [u32; PROBE_KINDS],
+    /// What its probes and those below it took of it.
+    pub probes_ns: u64,
     /// How it was probed itself.
     pub kind: usize,
     /// Was it outermost?
@@ -136,7 +137,6 @@ impl MeasuredRow {
         exclusive: [0; 5],
         faults: [0; 2],
         inclusive_extremes: [Extremes::NONE; 2],
-        exclusive_extremes: [Extremes::NONE; 2],
         probes_below: [0; PROBE_KINDS],
         probes_direct: [0; PROBE_KINDS],
         probes_own: [0; PROBE_KINDS],
@@ -146,12 +146,10 @@ impl MeasuredRow {
 
     /// One more complete call.
     #[inline(always)]
-    pub fn complete(&mut self, call: &CompleteCall) {
+    pub fn complete(&mut self, call: &CompleteCall<'_>) {
         self.complete += 1;
         self.untraced += call.untraced as u64;
-        add(&mut self.exclusive, &call.exclusive);
-        self.exclusive_extremes[0].add(elapsed_ns(&call.exclusive));
-        self.exclusive_extremes[1].add(call.exclusive[Class::User as usize]);
+        add(&mut self.exclusive, call.exclusive);
         if let Some(own) = self.probes_own.get_mut(call.kind) {
             *own += 1;
         }
@@ -164,7 +162,7 @@ impl MeasuredRow {
             return;
         }
         self.outermost += 1;
-        add(&mut self.inclusive, &call.inclusive);
+        add(&mut self.inclusive, call.inclusive);
         self.faults[0] += call.faults[0] as u64;
         self.faults[1] += call.faults[1] as u64;
         if let Some(own) = self.probes_outermost.get_mut(call.kind) {
@@ -175,9 +173,10 @@ impl MeasuredRow {
             self.probes_below[kind] += call.probes_below[kind] as u64;
             kind += 1;
         }
+        // What probes take is user time.
         let values = [
-            elapsed_ns(&call.inclusive),
-            call.inclusive[Class::User as usize],
+            elapsed_ns(call.inclusive).saturating_sub(call.probes_ns),
+            call.inclusive[Class::User as usize].saturating_sub(call.probes_ns),
         ];
         let mut value = 0;
         while value < 2 {
@@ -222,7 +221,6 @@ impl MeasuredRow {
         }
         for value in 0..2 {
             self.inclusive_extremes[value].merge(&other.inclusive_extremes[value]);
-            self.exclusive_extremes[value].merge(&other.exclusive_extremes[value]);
             for (to, from) in self.histograms[value]
                 .iter_mut()
                 .zip(other.histograms[value])
@@ -244,4 +242,4 @@ impl MeasuredRow {
     }
 }
 
-const _: () = assert!(size_of::<MeasuredRow>() == 952);
+const _: () = assert!(size_of::<MeasuredRow>() == 920);

@@ -287,7 +287,7 @@ impl Measuring {
         if !self.is_running() {
             return;
         }
-        self.calibration.again(&kernel.measured, now_ns);
+        self.calibration.again(&mut kernel.measured, now_ns);
         self.follow(kernel, processes);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
             one.spanning.check(kernel, one.slot);

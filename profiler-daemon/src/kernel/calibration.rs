@@ -15,8 +15,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-use profiler_common::measured::{CALIBRATION, MeasuredKey, PROBE_KINDS, elapsed_ns};
+use profiler_common::measured::{
+    CALIBRATION, CallCost, CallCosts, MeasuredKey, PROBE_KINDS, elapsed_ns,
+};
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use super::measure_error::MeasureError;
 use super::measured::FunctionProbes;
@@ -180,7 +183,7 @@ impl Calibration {
     }
 
     /// One more batch of each kind, where it is time.
-    pub fn again(&mut self, measured: &FunctionProbes, now_ns: MonoNs) {
+    pub fn again(&mut self, measured: &mut FunctionProbes, now_ns: MonoNs) {
         let interval_ns = if self.since_attached < EARLY_BATCHES {
             EARLY_INTERVAL_NS
         } else {
@@ -272,7 +275,7 @@ impl Calibration {
     }
 
     /// The first batches.
-    fn measure(&mut self, measured: &FunctionProbes) {
+    fn measure(&mut self, measured: &mut FunctionProbes) {
         // Rows are made by the first call.
         for kind in &mut self.kinds {
             call(kind.probed.function);
@@ -297,7 +300,7 @@ impl Calibration {
         }
     }
 
-    fn batch(&mut self, measured: &FunctionProbes, calls: u32) {
+    fn batch(&mut self, measured: &mut FunctionProbes, calls: u32) {
         let mut costs = ProbeCosts::default();
         for kind in &mut self.kinds {
             if let Some(added) = kind.added(measured, calls) {
@@ -309,8 +312,21 @@ impl Calibration {
             costs[kind.probed.kind()] = cost_of(&kind.batches, kind.cold_ns);
         }
         self.costs = Some(costs);
+        if let Err(error) = measured.tell_costs(&told(&costs)) {
+            warn!("shortest and longest calls are not lessened by what probes cost now: {error}");
+        }
         self.last_ns = monotonic_ns();
         self.since_attached = self.since_attached.saturating_add(1);
+    }
+}
+
+/// As the programs know it.
+fn told(costs: &ProbeCosts) -> CallCosts {
+    CallCosts {
+        of_kind: costs.map(|cost| CallCost {
+            inside_ns: cost.inside_ns as u32,
+            outside_ns: cost.outside_ns as u32,
+        }),
     }
 }
 

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::sync::Arc;
 
 use aya::Pod;
-use aya::maps::{HashMap, MapData, MapError};
+use aya::maps::{Array, HashMap, MapData, MapError};
 use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
 use profiler_common::measured::{
-    CALIBRATION, CallerKey, CallerRow, Cookie, Goroutine, MeasuredKey, MeasuredRow, MeasuredThread,
-    ShadowStack,
+    CALIBRATION, CallCosts, CallerKey, CallerRow, Cookie, Goroutine, MeasuredKey, MeasuredRow,
+    MeasuredThread, ShadowStack,
 };
 use tracing::warn;
 
@@ -71,6 +71,7 @@ pub struct FunctionProbes {
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
     callers: HashMap<MapData, CallerKey, CallerRow>,
     pids: HashMap<MapData, u32, u32>,
+    costs: Array<MapData, CallCosts>,
 }
 
 impl FunctionProbes {
@@ -91,6 +92,7 @@ impl FunctionProbes {
             rows: maps.typed(ROWS)?,
             callers: maps.typed(CALLERS)?,
             pids: maps.typed("MEASURED_PIDS")?,
+            costs: maps.typed("PROBE_COSTS")?,
         })
     }
 
@@ -123,6 +125,15 @@ impl FunctionProbes {
     pub fn follow_goroutines(&mut self) -> Result<(), MeasureError> {
         self.load()?;
         self.goroutines.load(|| Ok(Vec::new()))
+    }
+
+    /// Tells the programs what probes cost, by which each call is lessened.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if the kernel does not take it.
+    pub(super) fn tell_costs(&mut self, costs: &CallCosts) -> Result<(), MeasureError> {
+        let told = self.costs.set(0, costs, 0);
+        told.map_err(|error| StartError::map("PROBE_COSTS", error).into())
     }
 
     /// Whether it was.

@@ -72,6 +72,8 @@ pub use settings::{KernelSettings, TracedSystemCalls};
 pub use spans::{ProbePlace, SpanProbes};
 pub use targets::{NamedTargets, TargetControl, TargetError, WalkParts, control_groups};
 #[cfg(test)]
+mod conditions_tests;
+#[cfg(test)]
 pub(crate) use thread_snapshot::made_up;
 pub use thread_snapshot::{AwaitedStack, CallUnderWay, OffCpuStack, ThreadSnapshot, UnwalkedWait};
 pub use ticks::{TickCounts, Ticks};

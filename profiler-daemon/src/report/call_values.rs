@@ -115,7 +115,7 @@ pub struct MeasuredTimes {
     pub histogram: Vec<MeasuredBucket>,
 }
 
-/// Outermost calls of about one duration. What probes took is not subtracted from it.
+/// Outermost calls of about one duration, less what the probes of each took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct MeasuredBucket {
     /// They took so long at least, nanoseconds.
@@ -184,11 +184,6 @@ impl CallValues {
         of: Option<&Denominators>,
     ) -> Self {
         let probe_ns = probes.own_ns + probes.below_ns;
-        let per_call_ns = if calls.outermost == 0 {
-            0.0
-        } else {
-            probe_ns / calls.outermost as f64
-        };
         // What probes take is user time: the handling of a breakpoint is no system call.
         let user = Class::User as usize;
         let lessened = |times: &[u64; 5], probe_ns: f64| {
@@ -199,11 +194,7 @@ impl CallValues {
         let inclusive = lessened(&calls.inclusive, probe_ns);
         let exclusive = lessened(&calls.exclusive, probes.exclusive_ns);
         let times = |inclusive_ns: u64, exclusive_ns: u64, durations: &Durations| {
-            MeasuredTimes::new(
-                (inclusive_ns, exclusive_ns),
-                (calls.outermost, durations),
-                per_call_ns,
-            )
+            MeasuredTimes::new((inclusive_ns, exclusive_ns), (calls.outermost, durations))
         };
         let mut elapsed = times(
             elapsed_ns(&inclusive),
@@ -287,16 +278,12 @@ impl MeasuredTimes {
     fn new(
         (inclusive_ns, exclusive_ns): (u64, u64),
         (outermost, durations): (u64, &Durations),
-        per_call_ns: f64,
     ) -> Self {
-        let less = |ns: u64| ns.saturating_sub(per_call_ns as u64);
         let (min_ns, max_ns) = (durations.min_ns, durations.max_ns);
         let quantile = |share: f64| {
             let ns = quantile(&durations.histogram, share)?;
             // What a file says may contradict itself.
-            Some(less(
-                ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX)),
-            ))
+            Some(ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX)))
         };
         let buckets = durations.histogram.iter().enumerate();
         let buckets = buckets.filter(|(_, calls)| **calls > 0);
@@ -304,9 +291,9 @@ impl MeasuredTimes {
         Self {
             inclusive_ns,
             exclusive_ns,
-            min_ns: min_ns.map(less),
+            min_ns,
             mean_ns: inclusive_ns.checked_div(outermost),
-            max_ns: max_ns.map(less),
+            max_ns,
             p50_ns: quantile(0.5),
             p90_ns: quantile(0.9),
             p99_ns: quantile(0.99),

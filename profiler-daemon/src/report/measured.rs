@@ -160,7 +160,7 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
-    use profiler_common::measured::{CallerRow, Extremes, histogram::bucket};
+    use profiler_common::measured::{CallerRow, Condition, Extremes, histogram::bucket};
 
     use super::*;
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
@@ -180,11 +180,12 @@ mod tests {
         row.probes_outermost[3] = 1000;
         row.probes_below[2] = 2000;
         row.probes_direct[2] = 2000;
+        // Each of them is less its probes already.
         row.inclusive_extremes[0] = Extremes {
-            min_ns: 9_000,
-            max_ns: 12_000,
+            min_ns: 7_300,
+            max_ns: 10_300,
         };
-        row.histograms[0][bucket(10_000)] = 1000;
+        row.histograms[0][bucket(8_300)] = 1000;
         let mut costs = ProbeCosts::default();
         costs[2] = ProbeCost {
             inside_ns: 100.0,
@@ -209,8 +210,10 @@ mod tests {
             entry: PlannedPoint {
                 offset: FileOffset::ZERO,
                 stepped: false,
+                condition: Condition::ALWAYS,
             },
             exits: Ok(Vec::new()),
+            loops: false,
             goroutines: false,
         };
         let process = |pid| ProcessKey {
@@ -296,7 +299,7 @@ mod tests {
             16_000_000 - values.probe_ns
         );
         assert_eq!(values.elapsed.mean_ns, Some(8_300));
-        assert_eq!(values.elapsed.min_ns, Some(9_000 - 1_700));
+        assert_eq!(values.elapsed.min_ns, Some(7_300));
         assert_eq!(report.probes_ns, 2000 * 5_700);
         assert!(!values.mostly_probe);
         let p50_ns = values.elapsed.p50_ns.unwrap();

@@ -15,6 +15,7 @@ use crate::processes::source::{ProcFs, ProcessSource as _};
 use crate::symbols::chosen::{Chosen, FilePoint, MAX_FUNCTIONS, NoChoice, Pattern, choose_within};
 use crate::sys::clock::thread_ns;
 use crate::sys::proc_fs;
+use crate::unwind::points::NoProbe;
 
 /// Mappings of one process that are looked at.
 const MAX_MAPPINGS: usize = 4096;
@@ -217,6 +218,14 @@ impl Chooser {
                 return;
             }
         };
+        if points.loops && self.exits == Exits::None {
+            more.refused.push(RefusedFunction {
+                name: chosen.name,
+                module: module.to_owned(),
+                why: NoProbe::Loop.to_string(),
+            });
+            return;
+        }
         let exits = match points.exits {
             Ok(_) if self.exits == Exits::None => {
                 Err("its calls are counted, as was asked".to_owned())
@@ -237,6 +246,7 @@ impl Chooser {
             shared: !is_program,
             entry: planned_point(points.entry),
             exits,
+            loops: points.loops,
             goroutines: points.goroutines && FunctionProbes::follows_goroutines(),
         });
     }
@@ -282,6 +292,7 @@ fn planned_point(point: FilePoint) -> PlannedPoint {
     PlannedPoint {
         offset: point.offset,
         stepped: point.stepped,
+        condition: point.condition,
     }
 }
 

@@ -4,10 +4,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
-    ops::Range,
     str::FromStr,
 };
 
+use profiler_common::measured::Condition;
 use thiserror::Error;
 
 use super::{
@@ -17,7 +17,9 @@ use super::{
     usdt::MAX_PLACES,
 };
 use crate::units::{FileOffset, ModuleAddress};
-use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
+use crate::unwind::points::{
+    self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Piece, Point, Surroundings,
+};
 
 /// Most functions that may be chosen at a time.
 pub const MAX_FUNCTIONS: usize = 256;
@@ -143,6 +145,8 @@ pub struct FilePoint {
     pub offset: FileOffset,
     /// The kernel executes the instruction elsewhere.
     pub stepped: bool,
+    /// When it leaves the function, if it is an exit.
+    pub condition: Condition,
 }
 
 /// A function that was chosen.
@@ -165,6 +169,8 @@ pub struct ChosenPoints {
     pub entry: FilePoint,
     /// At its exits.
     pub exits: Result<Vec<FilePoint>, NoExits>,
+    /// Whether its code jumps back to its entry.
+    pub loops: bool,
     /// Whether its calls are of goroutines: it is a function of Go.
     pub goroutines: bool,
 }
@@ -325,8 +331,11 @@ pub fn choose_within(
 }
 
 /// Where functions begin, in order, each with the one of those before it that reaches furthest:
-/// its begin and its end.
-struct Starts(Vec<(ModuleAddress, Option<(ModuleAddress, ModuleAddress)>)>);
+/// its begin and its end. And the one of all.
+struct Starts {
+    each: Vec<(ModuleAddress, Option<(ModuleAddress, ModuleAddress)>)>,
+    furthest: Option<(ModuleAddress, ModuleAddress)>,
+}
 
 impl Starts {
     fn of(sizes: &BTreeMap<ModuleAddress, u64>) -> Self {
@@ -339,22 +348,31 @@ impl Starts {
             }
             (*start, before)
         });
-        Self(each.collect())
+        let each = each.collect();
+        Self { each, furthest }
     }
 
     /// The first function that begins between the two.
     fn first_within(&self, address: ModuleAddress, end: ModuleAddress) -> Option<ModuleAddress> {
-        let next = self.0.partition_point(|(start, _)| *start <= address);
-        let (start, _) = self.0.get(next)?;
+        let next = self.each.partition_point(|(start, _)| *start <= address);
+        let (start, _) = self.each.get(next)?;
         (*start < end).then_some(*start)
+    }
+
+    /// Is this an address of a function with a name?
+    fn is_of_one(&self, address: ModuleAddress) -> bool {
+        let is_start = self
+            .each
+            .binary_search_by_key(&address, |(start, _)| *start);
+        is_start.is_ok() || self.covering(address).is_some()
     }
 
     /// A function that begins before the address and ends behind it.
     fn covering(&self, address: ModuleAddress) -> Option<ModuleAddress> {
-        let at = self.0.partition_point(|(start, _)| *start < address);
-        let (start, end) = match self.0.get(at) {
+        let at = self.each.partition_point(|(start, _)| *start < address);
+        let (start, end) = match self.each.get(at) {
             Some((_, before)) => (*before)?,
-            None => return None,
+            None => self.furthest?,
         };
         (end > address).then_some(start)
     }
@@ -420,39 +438,67 @@ fn points_of(
                 .code_bytes(file, address, size)
                 .ok_or(NotMeasurable::NoCode)
         };
-    let (code, offset) = of(address, known.size_bytes)?;
-    let ranges: Vec<Range<ModuleAddress>> = known
-        .parts
-        .iter()
-        .map(|(start, size)| *start..start.saturating_add(*size))
-        .collect();
+    let piece = |address: ModuleAddress, size_bytes: u64| -> Result<Piece, NotMeasurable> {
+        let (code, _) = of(address, size_bytes)?;
+        Ok(Piece { code, address })
+    };
+    let own = piece(address, known.size_bytes)?;
+    let parts = known.parts.iter().map(|(start, size)| piece(*start, *size));
+    let parts: Option<Vec<Piece>> = parts.map(Result::ok).collect();
+    let around = Around {
+        file,
+        tables,
+        starts,
+    };
     let found = if known.is_go {
-        points::find_go(&code, address)?
+        points::find_go(&own, &around)?
     } else {
-        points::find(&code, address, &ranges)?
+        points::find(&own, parts.as_deref(), &around)?
     };
-    let in_file = |from: ModuleAddress, at: FileOffset| {
-        move |point: &Point| FilePoint {
-            offset: at + (point.address - from),
+    let in_file = |point: &Point| {
+        let (_, offset) = tables.code_bytes(file, point.address, 1)?;
+        Some(FilePoint {
+            offset,
             stepped: point.stepped,
-        }
+            condition: point.condition,
+        })
     };
-    let own = address..address + code.len() as u64;
     let exits = found.exits.and_then(|exits| {
-        let mut all: Vec<FilePoint> = exits.iter().map(in_file(address, offset)).collect();
-        for (start, size) in &known.parts {
-            let (code, offset) = of(*start, *size).map_err(|_| NoExits::Part)?;
-            let more = points::exits_of_part(&code, *start, &own, &ranges);
-            let more = more.map_err(|_| NoExits::Part)??;
-            all.extend(more.iter().map(in_file(*start, offset)));
-        }
-        Ok(all)
+        let exits: Option<Vec<FilePoint>> = exits.iter().map(in_file).collect();
+        exits.ok_or(NoExits::Part)
     });
     Ok(ChosenPoints {
-        entry: in_file(address, offset)(&found.entry),
+        entry: in_file(&found.entry).ok_or(NotMeasurable::NoCode)?,
         exits,
+        loops: found.loops,
         goroutines: known.is_go,
     })
+}
+
+/// See [`Surroundings`].
+struct Around<'a> {
+    file: &'a File,
+    tables: &'a FileTables,
+    starts: &'a Starts,
+}
+
+impl Surroundings for Around<'_> {
+    fn nameless_code(&self, address: ModuleAddress, at_most: usize) -> Option<Vec<u8>> {
+        // Jumps to other files have no names, and are no code of anybody's.
+        let section = self.tables.code_at(address)?;
+        if section.jumps.is_some() || self.starts.is_of_one(address) {
+            return None;
+        }
+        let most = address.saturating_add(at_most as u64).min(section.end);
+        let end = self.starts.first_within(address, most).unwrap_or(most);
+        let size = usize::try_from(end - address).ok()?;
+        let (code, _) = self.tables.code_bytes(self.file, address, size)?;
+        Some(code)
+    }
+
+    fn constant(&self, address: ModuleAddress, bytes: usize) -> Option<Vec<u8>> {
+        self.tables.loaded_bytes(self.file, address, bytes)
+    }
 }
 
 #[cfg(any(test, feature = "fuzzing"))]

@@ -242,6 +242,19 @@ impl FileTables {
         file.read_at(offset, &mut bytes).then_some((bytes, offset))
     }
 
+    /// So many bytes that are loaded from the file at this virtual address; `None` where there are
+    /// fewer.
+    pub(super) fn loaded_bytes(
+        &self,
+        file: &File,
+        address: ModuleAddress,
+        size: usize,
+    ) -> Option<Vec<u8>> {
+        let offset = loaded_offset(&self.programs, address, size as u64)?;
+        let mut bytes = vec![0; size];
+        file.read_at(offset, &mut bytes).then_some(bytes)
+    }
+
     /// Where so many bytes at this virtual address are in the file, and whether the program has
     /// them in no other writable memory besides; `None` where they are not loaded from it.
     pub(super) fn data_offset(

@@ -305,6 +305,7 @@ fn point(
     let in_file = |point: Point| FilePoint {
         offset,
         stepped: point.stepped,
+        condition: point.condition,
     };
     let Some(start) = function else {
         return if here.first() == Some(&NOP) {

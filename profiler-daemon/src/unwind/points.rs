@@ -6,16 +6,19 @@
 //! other functions (tail calls): unlike replaced return addresses, these survive exceptions,
 //! coroutines and growing stacks.
 
+mod exits;
+mod instruction;
+
 use std::collections::HashSet;
 use std::ops::Range;
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
-};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use profiler_common::measured::Condition;
 use thiserror::Error;
 
-use super::code::CodeReader;
 use crate::units::ModuleAddress;
+use exits::exits;
+use instruction::{branch_target, goes_on, place, point, refused};
 
 /// Most bytes of one function that are read.
 pub const MAX_FUNCTION_BYTES: usize = 256 << 10;
@@ -25,8 +28,6 @@ pub const MAX_EXITS: usize = 64;
 const STACK_CHECK_INSTRUCTIONS: usize = 8;
 /// `stackguard0` in Go's `g`.
 const STACK_GUARD_OFFSET: u64 = 0x10;
-/// How far before an indirect jump the look-up in its table may begin, instructions.
-const TABLE_INSTRUCTIONS: usize = 16;
 
 /// A place for a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,28 @@ pub struct Point {
     /// The kernel executes the instruction elsewhere, one step, which takes about ten times as
     /// long as imitating it.
     pub stepped: bool,
+    /// When it leaves the function, if it is an exit.
+    pub condition: Condition,
+}
+
+/// Code of a function: its own, or some that lies apart from it.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// From the first byte to the last.
+    pub code: Vec<u8>,
+    /// Where the first is.
+    pub address: ModuleAddress,
+}
+
+/// The file around a function, as far as its exits depend on it.
+pub trait Surroundings {
+    /// Code that is of no function with a name, from there up to the next one that has one; no more
+    /// bytes than so many. `None`: it is, or there is no code.
+    fn nameless_code(&self, address: ModuleAddress, at_most: usize) -> Option<Vec<u8>>;
+
+    /// So many bytes of the file that are loaded there; `None`: there are none. The loader may
+    /// change them.
+    fn constant(&self, address: ModuleAddress, bytes: usize) -> Option<Vec<u8>>;
 }
 
 /// Where a function is entered and left.
@@ -46,6 +69,8 @@ pub struct Points {
     /// At each return and each jump to another function; none for a function that does not return.
     /// Or why they cannot be told: its calls can be counted.
     pub exits: Result<Vec<Point>, NoExits>,
+    /// Whether its code jumps back to its entry, which is then met in each turn of a loop.
+    pub loops: bool,
 }
 
 /// Why a function cannot be probed at all.
@@ -63,6 +88,11 @@ pub enum NoProbe {
     /// The same of an instruction somewhere in it.
     #[error("no probe can be put on its instruction: {0}")]
     Instruction(&'static str),
+    /// Turns of a loop would be counted as calls.
+    #[error(
+        "its code jumps back to its first instruction: calls cannot be told from turns of that loop"
+    )]
+    Loop,
     /// That place is in the middle of one.
     #[error("no instruction begins there, at +{0:#x} of its function")]
     Within(u64),
@@ -77,6 +107,19 @@ pub enum NoExits {
     /// An exit cannot be probed.
     #[error("no probe can be put on its exit at +{0:#x}: {1}")]
     Exit(u64, &'static str),
+    /// It is left where it is entered: probes of both would be in one place.
+    #[error(
+        "its first instruction leaves it (a jump to another function, which can be measured, or a return)"
+    )]
+    AtEntry,
+    /// It jumps into another function's code with something on the stack.
+    #[error("its exits cannot be found: at +{0:#x} it goes on in code of another name")]
+    Elsewhere(u64),
+    /// It jumps to code that nobody says whose it is, and that cannot be followed.
+    #[error(
+        "its exits cannot be found: code without a name that it jumps to at +{0:#x} cannot be followed"
+    )]
+    Nameless(u64),
     /// Code of it that lies apart cannot be read.
     #[error("its exits cannot be found: code of it that lies apart (.cold) cannot be read")]
     Part,
@@ -93,18 +136,17 @@ pub enum NoExits {
     TooMany(usize),
 }
 
-/// Finds the points of the function whose code this is, from its first byte to its last; `address`
-/// is that of the first. Jumps into `parts`, the same function's code elsewhere, do not leave it:
-/// their own exits are found by [`exits_of_part`].
+/// Finds the points of a function. `parts`: its code elsewhere, which it does not leave by jumping
+/// there; `None`: that cannot be read.
 ///
 /// # Errors
 /// [`NoProbe`].
 pub fn find(
-    code: &[u8],
-    address: ModuleAddress,
-    parts: &[Range<ModuleAddress>],
+    own: &Piece,
+    parts: Option<&[Piece]>,
+    around: &dyn Surroundings,
 ) -> Result<Points, NoProbe> {
-    let instructions = decode(code, address)?;
+    let instructions = decode(&own.code, own.address)?;
     let entry = match instructions.as_slice() {
         [mark, next, ..] if mark.mnemonic() == Mnemonic::Endbr64 => next,
         [first, ..] => first,
@@ -119,10 +161,16 @@ pub fn find(
     ) {
         return Err(NoProbe::Entry("it is a trap"));
     }
-    let own = address..address + code.len() as u64;
+    let begins = [own.address, place(entry)];
+    let found = exits((own, &instructions), parts, &begins, around);
+    // Where exits are probed too, a turn is known by the call that is open.
+    if found.loops && found.exits.is_err() {
+        return Err(NoProbe::Loop);
+    }
     Ok(Points {
         entry: point(entry),
-        exits: exits(&instructions, code, address, &own, parts),
+        exits: found.exits,
+        loops: found.loops,
     })
 }
 
@@ -131,23 +179,30 @@ pub fn find(
 ///
 /// # Errors
 /// [`NoProbe`].
-pub fn find_go(code: &[u8], address: ModuleAddress) -> Result<Points, NoProbe> {
-    let instructions = decode(code, address)?;
-    let own = address..address + code.len() as u64;
-    let check = stack_check(&instructions, &own);
+pub fn find_go(own: &Piece, around: &dyn Surroundings) -> Result<Points, NoProbe> {
+    let address = own.address;
+    let instructions = decode(&own.code, address)?;
+    let range = address..address + own.code.len() as u64;
+    let check = stack_check(&instructions, &range);
     let behind = check.as_ref().map_or(0, |check| check.behind);
     let entry = instructions.get(behind).ok_or(NoProbe::NoCode(0))?;
     if let Some(why) = refused(entry) {
         return Err(NoProbe::Entry(why));
     }
+    let found = exits((own, &instructions), Some(&[]), &[place(entry)], around);
     let exits = match check {
         Some(StackCheck {
             in_register: false, ..
         }) => Err(NoExits::OldGo),
-        _ => exits(&instructions, code, address, &own, &[]),
+        _ => found.exits,
     };
+    // Of goroutines turns of a loop are not told from calls.
+    if found.loops {
+        return Err(NoProbe::Loop);
+    }
     Ok(Points {
         entry: point(entry),
+        loops: false,
         // By a jump it would end where another one begins, and the cost of that is not known.
         exits: exits.and_then(|exits| {
             let returns: HashSet<ModuleAddress> = instructions
@@ -222,20 +277,6 @@ pub fn at(code: &[u8], address: ModuleAddress, at: ModuleAddress) -> Result<Poin
     Err(NoProbe::Within(at.wrapping_sub(address)))
 }
 
-/// The exits of code of a function that lies apart from it (`own`).
-///
-/// # Errors
-/// [`NoProbe`] if it is no code, and within why its exits cannot be told.
-pub fn exits_of_part(
-    code: &[u8],
-    address: ModuleAddress,
-    own: &Range<ModuleAddress>,
-    parts: &[Range<ModuleAddress>],
-) -> Result<Result<Vec<Point>, NoExits>, NoProbe> {
-    let instructions = decode(code, address)?;
-    Ok(exits(&instructions, code, address, own, parts))
-}
-
 /// All instructions up to the padding at the end.
 fn decode(code: &[u8], address: ModuleAddress) -> Result<Vec<Instruction>, NoProbe> {
     if code.len() > MAX_FUNCTION_BYTES {
@@ -257,175 +298,6 @@ fn decode(code: &[u8], address: ModuleAddress) -> Result<Vec<Instruction>, NoPro
         instructions.push(instruction);
     }
     Ok(instructions)
-}
-
-/// Is what follows executed after it?
-fn goes_on(instruction: &Instruction) -> bool {
-    !matches!(
-        instruction.flow_control(),
-        FlowControl::UnconditionalBranch
-            | FlowControl::IndirectBranch
-            | FlowControl::Return
-            | FlowControl::Exception
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-            | FlowControl::Interrupt
-    )
-}
-
-fn exits(
-    instructions: &[Instruction],
-    code: &[u8],
-    address: ModuleAddress,
-    own: &Range<ModuleAddress>,
-    parts: &[Range<ModuleAddress>],
-) -> Result<Vec<Point>, NoExits> {
-    let within = |target: ModuleAddress| {
-        own.contains(&target) || parts.iter().any(|part| part.contains(&target))
-    };
-    let borders: HashSet<ModuleAddress> = instructions.iter().map(place).collect();
-    let here = address..address + code.len() as u64;
-    let mut balanced: Option<HashSet<ModuleAddress>> = None;
-    let mut found = Vec::new();
-    for (index, instruction) in instructions.iter().enumerate() {
-        let at = place(instruction) - address;
-        let leaves = match instruction.flow_control() {
-            FlowControl::Return => true,
-            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
-                let target = branch_target(instruction);
-                if here.contains(&target) && !borders.contains(&target) {
-                    // Jumped into: what is decoded here is not what is executed.
-                    return Err(NoExits::Exit(at, "it jumps into an instruction"));
-                }
-                !within(target)
-            }
-            FlowControl::IndirectBranch if is_through_slot(instruction) => true,
-            FlowControl::IndirectBranch => {
-                let balanced = balanced.get_or_insert_with(|| balanced_at(code, address));
-                let before = &instructions[index.saturating_sub(TABLE_INSTRUCTIONS)..index];
-                if balanced.contains(&place(instruction)) && !is_through_table(instruction, before)
-                {
-                    return Err(NoExits::Jump(at));
-                }
-                false
-            }
-            _ => false,
-        };
-        if leaves {
-            if let Some(why) = refused(instruction) {
-                return Err(NoExits::Exit(at, why));
-            }
-            found.push(point(instruction));
-        }
-    }
-    if found.len() > MAX_EXITS {
-        return Err(NoExits::TooMany(found.len()));
-    }
-    Ok(found)
-}
-
-/// Where the stack is as it was at the entry, or may be.
-fn balanced_at(code: &[u8], address: ModuleAddress) -> HashSet<ModuleAddress> {
-    let mut balanced = HashSet::new();
-    CodeReader::new().states(code, address, |at, state| {
-        if state.sp.is_none_or(|sp| sp == 8) {
-            balanced.insert(at);
-        }
-    });
-    balanced
-}
-
-/// A jump through a slot that the loader fills in leads to a function.
-fn is_through_slot(jump: &Instruction) -> bool {
-    jump.op0_kind() == OpKind::Memory
-        && jump.memory_base() == Register::RIP
-        && jump.memory_index() == Register::None
-}
-
-/// Compilers check the bound of an index, take a distance from a table and add it, or jump through
-/// a table of addresses.
-fn is_through_table(jump: &Instruction, before: &[Instruction]) -> bool {
-    let bounded = before.iter().any(|instruction| {
-        matches!(
-            instruction.mnemonic(),
-            Mnemonic::Ja | Mnemonic::Jae | Mnemonic::Jbe | Mnemonic::Jb
-        )
-    });
-    let is_scaled = |instruction: &Instruction| {
-        let is_index = instruction.memory_index() != Register::None;
-        is_index && matches!(instruction.memory_index_scale(), 4 | 8)
-    };
-    let looked_up = is_scaled(jump)
-        || before.iter().any(|instruction| {
-            matches!(instruction.mnemonic(), Mnemonic::Movsxd | Mnemonic::Mov)
-                && is_scaled(instruction)
-        });
-    bounded && looked_up
-}
-
-/// Where an instruction is.
-fn place(instruction: &Instruction) -> ModuleAddress {
-    ModuleAddress::new(instruction.ip())
-}
-
-/// Where a direct jump leads to.
-fn branch_target(jump: &Instruction) -> ModuleAddress {
-    ModuleAddress::new(jump.near_branch_target())
-}
-
-fn point(instruction: &Instruction) -> Point {
-    Point {
-        address: place(instruction),
-        stepped: !is_imitated(instruction),
-    }
-}
-
-/// Does the kernel imitate the instruction?
-fn is_imitated(instruction: &Instruction) -> bool {
-    match instruction.mnemonic() {
-        Mnemonic::Nop => instruction.code() == Code::Nopd || instruction.op_count() == 1,
-        // Of a register, with or without the prefix of the upper eight.
-        Mnemonic::Push => instruction.op0_kind() == OpKind::Register && instruction.len() <= 2,
-        _ => {
-            matches!(
-                instruction.code(),
-                Code::Jmp_rel8_64 | Code::Jmp_rel32_64 | Code::Call_rel32_64
-            ) || instruction.is_jcc_short_or_near()
-        }
-    }
-}
-
-/// Why the kernel cannot probe an instruction, or must not.
-fn refused(instruction: &Instruction) -> Option<&'static str> {
-    let segment = instruction.segment_prefix();
-    if matches!(
-        segment,
-        Register::ES | Register::CS | Register::SS | Register::DS
-    ) {
-        return Some("the kernel takes none on instructions with a segment prefix");
-    }
-    if instruction.has_lock_prefix() {
-        return Some("the kernel takes none on locked instructions");
-    }
-    match instruction.mnemonic() {
-        Mnemonic::Nop if instruction.len() == 5 => {
-            Some("it is a nop of five bytes, where current kernels damage the program")
-        }
-        Mnemonic::Int3 | Mnemonic::Int | Mnemonic::Int1 | Mnemonic::Hlt => Some("it is a trap"),
-        Mnemonic::In
-        | Mnemonic::Out
-        | Mnemonic::Insb
-        | Mnemonic::Insw
-        | Mnemonic::Insd
-        | Mnemonic::Outsb
-        | Mnemonic::Outsw
-        | Mnemonic::Outsd
-        | Mnemonic::Iretq
-        | Mnemonic::Iretd
-        | Mnemonic::Cli
-        | Mnemonic::Sti => Some("the kernel takes none on privileged instructions"),
-        _ => None,
-    }
 }
 
 /// Where instructions begin, counted from the first byte, on which a probe does no damage.

@@ -352,11 +352,14 @@ fn measuring(id: u32, wanted: InstrumentationRequest) -> InstrumentationState {
         entry: PlannedPoint {
             offset: FileOffset::new(0x1000),
             stepped: false,
+            condition: profiler_common::measured::Condition::ALWAYS,
         },
         exits: Ok(vec![PlannedPoint {
             offset: FileOffset::new(0x1020),
             stepped: true,
+            condition: profiler_common::measured::Condition::ALWAYS,
         }]),
+        loops: false,
         goroutines: false,
     };
     // Spans that wait for the files of their ends.

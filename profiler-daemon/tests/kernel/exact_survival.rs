@@ -20,14 +20,14 @@ const LIBRARY: &str = include_str!("survival/library.c");
 const GOROUTINES: &str = include_str!("survival/goroutines.go");
 
 /// A program in a folder of its own.
-struct Compiled {
+pub(crate) struct Compiled {
     folder: tempfile::TempDir,
     program: PathBuf,
 }
 
 impl Compiled {
     /// `None`: there is no such compiler (said).
-    fn new(compiler: &str, source: (&str, &str), options: &[&str]) -> Option<Self> {
+    pub(crate) fn new(compiler: &str, source: (&str, &str), options: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
         compile(folder.path(), compiler, source, options, &program)
@@ -40,7 +40,7 @@ impl Compiled {
 
     /// As it is, and under a recording with these options, which must not change what it says and
     /// how it ends. Answers the report; `None` where nothing can be measured.
-    fn with_and_without(&self, options: &[&str], arguments: &[&str]) -> Option<Value> {
+    pub(crate) fn with_and_without(&self, options: &[&str], arguments: &[&str]) -> Option<Value> {
         let plain = Command::new(&self.program)
             .args(arguments)
             .stdin(Stdio::null())

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use profiler_common::measured::Cookie;
+use profiler_common::measured::{Condition, Cookie};
 use tracing::warn;
 
 use super::plan::PlannedFunction;
@@ -130,12 +130,15 @@ pub(super) fn points_of(
         entry_stepped: plan.entry.stepped,
         counted_only: plan.exits.is_err(),
         goroutines: plan.goroutines,
+        loops: plan.loops,
+        condition: Condition::ALWAYS,
     };
     let exits = plan.exits.iter().flatten().map(|exit| ProbePoint {
         offset: exit.offset,
         cookie: Cookie {
             exit: true,
             stepped: exit.stepped,
+            condition: exit.condition,
             ..entry
         },
     });

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use profiler_common::measured::probe_kind;
+use profiler_common::measured::{Condition, probe_kind};
 
 use super::super::spanning::PlannedItem;
 use super::attaching::points_of;
@@ -18,6 +18,8 @@ pub struct PlannedPoint {
     pub offset: FileOffset,
     /// Whether the kernel executes the instruction out of its line.
     pub stepped: bool,
+    /// When it leaves the function, if it is an exit.
+    pub condition: Condition,
 }
 
 /// A function to be measured.
@@ -39,6 +41,8 @@ pub struct PlannedFunction {
     pub entry: PlannedPoint,
     /// Where it is left; or why its calls are counted only.
     pub exits: Result<Vec<PlannedPoint>, String>,
+    /// Whether its code jumps back to its entry, which is then hit without a call.
+    pub loops: bool,
     /// Whether its calls are of goroutines, of which elapsed time alone is known: it is a function
     /// of Go.
     pub goroutines: bool,

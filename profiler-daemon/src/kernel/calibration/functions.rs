@@ -2,7 +2,7 @@
 
 use std::arch::global_asm;
 
-use profiler_common::measured::{CALIBRATION, Cookie, GoroutineStack, probe_kind};
+use profiler_common::measured::{CALIBRATION, Condition, Cookie, GoroutineStack, probe_kind};
 
 use super::super::measured::ProbePoint;
 use crate::units::FileOffset;
@@ -185,6 +185,8 @@ impl CalibratedProbe {
             entry_stepped: self.entry_stepped,
             counted_only: self.exit.is_none(),
             goroutines: self.goroutines,
+            loops: false,
+            condition: Condition::ALWAYS,
         }
     }
 
