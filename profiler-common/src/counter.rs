@@ -124,8 +124,8 @@ counters! {
     /// Entries and exits of measured functions at which the times of the thread could not be read,
     /// or which goroutine it was: the call is counted only.
     ProbesNoTimes = 32, "probes_no_times", Event;
-    /// Entries of measured functions in threads that are not measured because too many are; of
-    /// Go's functions in goroutines, where the call is counted only.
+    /// Entries of measured functions in threads, of Go's functions in goroutines, for whose open
+    /// calls there is no room because too many have some: the call is counted only.
     ProbesNoFrames = 33, "probes_no_frames", Event;
     /// Entries and exits of measured functions that are not measured because all rows are in use.
     ProbesNoRow = 34, "probes_no_row", Event;

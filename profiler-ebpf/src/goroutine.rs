@@ -116,7 +116,7 @@ fn hit(cookie: Cookie, registers: Registers, now_ns: u64) -> Option<()> {
         Some(_) => known_frames(&key).or_else(|| make_frames(&key)),
     };
     let (Some(frames), Some(position)) = (frames, position) else {
-        rows.alone(&cookie, caller, kind);
+        rows.0.alone(&cookie, caller, kind);
         return None;
     };
     end_last_program(frames, record);
@@ -199,25 +199,6 @@ fn end_last_program(frames: &mut ShadowStack, record: &ThreadRecord) {
 struct GoroutineRows<'a>(ThreadRows<'a>);
 
 impl GoroutineRows<'_> {
-    /// A call that has no place among others.
-    #[inline(always)]
-    fn alone(&mut self, cookie: &Cookie, caller: u64, kind: usize) {
-        let Some(row) = self.row(cookie.function) else {
-            return;
-        };
-        row.sequence = row.sequence.wrapping_add(1);
-        row.calls += 1;
-        if cookie.counted_only {
-            if let Some(own) = row.probes_own.get_mut(kind) {
-                *own += 1;
-            }
-        } else {
-            row.no_times += 1;
-        }
-        row.sequence = row.sequence.wrapping_add(1);
-        self.called_by(cookie.function, caller);
-    }
-
     /// An exit whose call nobody knows.
     #[inline(always)]
     fn unmatched(&mut self, function: u32) {

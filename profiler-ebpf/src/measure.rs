@@ -30,9 +30,10 @@ use crate::counters::count;
 use crate::task::{self, Task, control};
 
 /// Key: thread. Value: its open calls. Writer: the thread, by this program. Reader: the daemon,
-/// which removes those of threads that are gone. Size: `limits::MAX_MEASURED_THREADS`; other
-/// threads are not measured (counted). Not preallocated: nobody measures, mostly; before Linux 6.1
-/// the daemon makes another in its place that is, as of all these, when somebody does.
+/// which removes those of threads that are gone, and all once nothing is measured. Size:
+/// `limits::MAX_MEASURED_THREADS`; calls of other threads are counted only (and that they are). Not
+/// preallocated: nobody measures, mostly; before Linux 6.1 the daemon makes another in its place
+/// that is, as of all these, when somebody does.
 #[map]
 static MEASURED_FRAMES: HashMap<MeasuredThread, ShadowStack> =
     HashMap::with_max_entries(MAX_MEASURED_THREADS, BPF_F_NO_PREALLOC);
@@ -130,15 +131,23 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
         frames.exit((cookie.function, sp), (kind, costs), &now, &mut rows);
         return Some(());
     }
-    let frames = frames(record, true)?;
+    // What is counted only needs no place for its calls.
+    let frames = frames(record, !cookie.counted_only);
     let mut rows = ThreadRows::now(record);
-    end_last_program(frames, record);
     let call = EnteredCall {
         function: cookie.function,
         sp,
         caller: caller_at(sp),
         stepped: cookie.stepped,
     };
+    let Some(frames) = frames else {
+        // Of a function that loops it is not known whether this is a call.
+        if !cookie.loops {
+            rows.alone(&cookie, call.caller, kind);
+        }
+        return None;
+    };
+    end_last_program(frames, record);
     if cookie.loops && frames.is_turn(&call) {
         frames.passed(cookie.stepped);
         return Some(());
@@ -341,6 +350,25 @@ impl<'a> ThreadRows<'a> {
             function,
             exec_count: self.exec_count,
         }
+    }
+
+    /// A call that has no place among others.
+    #[inline(always)]
+    pub fn alone(&mut self, cookie: &Cookie, caller: u64, kind: usize) {
+        let Some(row) = self.row(cookie.function) else {
+            return;
+        };
+        row.sequence = row.sequence.wrapping_add(1);
+        row.calls += 1;
+        if cookie.counted_only {
+            if let Some(own) = row.probes_own.get_mut(kind) {
+                *own += 1;
+            }
+        } else {
+            row.no_times += 1;
+        }
+        row.sequence = row.sequence.wrapping_add(1);
+        self.called_by(cookie.function, caller);
     }
 }
 

@@ -70,7 +70,8 @@ pub struct MeasuredRow {
     pub exits_unmatched: u64,
     /// Calls that were only counted, because too many were open.
     pub too_deep: u64,
-    /// Calls that were only counted, because the thread's times were not known at their entry.
+    /// Calls that were only counted, because the thread's times were not known at their entry, or
+    /// there was no room for the open calls of their thread or goroutine.
     pub no_times: u64,
     /// Complete calls during which system calls were not traced: their running time is all `user`.
     pub untraced: u64,

@@ -334,11 +334,10 @@ impl Measuring {
                 |_| false,
             );
         }
-        if self.functions.is_empty() && self.trials.is_empty() {
-            return;
+        if !(self.functions.is_empty() && self.trials.is_empty()) {
+            // Read after the threads: those that have exited have no more calls.
+            self.read(kernel);
         }
-        // Read after the threads: those that have exited have no more calls.
-        self.read(kernel);
         if exited.is_empty() {
             return;
         }
@@ -357,6 +356,7 @@ impl Measuring {
             }
             self.keep_ended(&key, &row);
         }
+        // In any case: what measured them may be forgotten by now.
         kernel.measured.remove(
             |thread| is_gone(thread.tid, BootNs::new(thread.start_boot_ns)),
             |_| false,
@@ -422,6 +422,9 @@ impl Measuring {
             kernel.measured.remove_goroutines(|_| true);
         }
         self.end_calibration(kernel);
+        if !self.is_running() {
+            kernel.measured.forget_threads();
+        }
         let costs = self.costs();
         if let Some(one) = self.instrumentations.get_mut(&id) {
             one.costs = Some(costs);

@@ -356,6 +356,19 @@ impl FunctionProbes {
         }
     }
 
+    /// Forgets the open calls of all threads, once no probe is attached: whoever is measured next
+    /// finds room.
+    pub fn forget_threads(&mut self) {
+        if !self.probes.is_loaded() {
+            return;
+        }
+        let threads: Vec<MeasuredThread> = self.frames.keys().filter_map(Result::ok).collect();
+        let failed = threads.iter().filter_map(|of| self.frames.remove(of).err());
+        if let Some(error) = failed.last() {
+            warn!("open calls of threads are kept though nothing is measured: {error}");
+        }
+    }
+
     /// Open calls of goroutines that are over: they are removed.
     pub fn remove_goroutines(&mut self, is_over: impl Fn(&Goroutine) -> bool) {
         if !self.goroutines.is_loaded() {

@@ -32,7 +32,8 @@ pub struct CallValues {
     /// Calls that ended without an exit: an exception, a jump across frames, or the end of the
     /// thread or the program. Their time is their caller's.
     pub left_unseen: u64,
-    /// Calls that were only counted, because too many were open or no times could be read.
+    /// Calls that were only counted, because too many were open, no times could be read, or too
+    /// many threads have measured calls.
     pub counted_only: u64,
     /// Exits of calls that had begun before the function was measured.
     pub exits_unmatched: u64,

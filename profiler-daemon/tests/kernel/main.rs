@@ -26,6 +26,8 @@ mod failures;
 mod hostile;
 mod http;
 mod instrumentations;
+mod instrumented_room;
+mod kernel_maps;
 mod kernels;
 mod ledger;
 mod limits;

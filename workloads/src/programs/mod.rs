@@ -6,6 +6,7 @@ mod attacks;
 mod children;
 mod comm;
 mod contention;
+mod crowd;
 mod cut_short;
 mod dear_calls;
 mod deleted;
@@ -63,6 +64,7 @@ const PROGRAMS: &[Program] = &[
     threads::PROGRAM,
     threads::CHURN,
     contention::PROGRAM,
+    crowd::PROGRAM,
     pingpong::PROGRAM,
     preempt::PROGRAM,
     children::PROGRAM,
