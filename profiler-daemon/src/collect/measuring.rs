@@ -290,7 +290,9 @@ impl Measuring {
         self.calibration.again(&mut kernel.measured, now_ns);
         self.follow(kernel, processes);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
-            one.spanning.check(kernel, one.slot);
+            if let Some(trouble) = one.spanning.check(kernel, one.slot) {
+                one.trouble = Some(trouble);
+            }
         }
         self.end_trials(kernel, now_ns);
         if now_ns.saturating_since(self.looked_ns) >= BUDGET_LOOK_NS {

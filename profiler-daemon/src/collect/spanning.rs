@@ -135,6 +135,8 @@ pub(super) struct Spanning {
     usdt: CountedRows<UsdtRow>,
     spans: CountedRows<SpanRow>,
     open: Vec<(OpenKey, u64)>,
+    /// What went wrong last while processes were followed, until it is told.
+    trouble: Option<String>,
     /// The probes hit since the cost was judged last, by process and item.
     spent: HashMap<(u32, u32), u64>,
 }
@@ -210,11 +212,13 @@ impl Spanning {
         attached
     }
 
-    /// A check in between passes: children that share a file with others get probes.
-    pub(super) fn check(&mut self, kernel: &mut Kernel, instrumentation: u8) {
+    /// A check in between passes: children that share a file with others get probes. Answers what
+    /// went wrong since the last one.
+    pub(super) fn check(&mut self, kernel: &mut Kernel, instrumentation: u8) -> Option<String> {
         if !self.items.is_empty() {
             self.follow_processes(kernel, instrumentation);
         }
+        self.trouble.take()
     }
 
     /// Takes in what was counted; rows are over whose threads `is_gone`, after this.
@@ -333,15 +337,25 @@ impl Spanning {
         }
         let pids = kernel.measured.processes(instrumentation);
         let pids: HashSet<u32> = pids.into_iter().collect();
-        let new: Vec<u32> = pids.difference(&self.in_processes).copied().collect();
-        if !new.is_empty() {
-            let shared = |item: &Item, number: u32| {
-                let mut places = item.places.iter();
-                item.gave_up.is_none() && places.any(|(of, place)| *of == number && place.shared)
-            };
-            if let Err(error) = self.attach(kernel, instrumentation, &new, shared) {
-                warn!("USDT points and spans are not followed in processes {new:?}: {error}");
+        let shared = |item: &Item, number: u32| {
+            let mut places = item.places.iter();
+            item.gave_up.is_none() && places.any(|(of, place)| *of == number && place.shared)
+        };
+        // One by one: where there is no room for one, there may be for another.
+        let mut failed = Vec::new();
+        let mut why = None;
+        for pid in pids.difference(&self.in_processes) {
+            if let Err(error) = self.attach(kernel, instrumentation, &[*pid], shared) {
+                failed.push(*pid);
+                why = Some(error);
             }
+        }
+        if let Some(error) = why {
+            warn!("USDT points and spans are not followed in processes {failed:?}: {error}");
+            self.trouble = Some(format!(
+                "USDT points and spans are not followed in {} new processes: {error}",
+                failed.len()
+            ));
         }
         for pid in self.in_processes.difference(&pids) {
             kernel.spans.detach_process(instrumentation, *pid);

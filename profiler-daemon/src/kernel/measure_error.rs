@@ -54,6 +54,9 @@ pub enum MeasureError {
     /// A map does not take what it is told.
     #[error("the kernel does not take which processes are measured: {}", ErrorChain(.0))]
     Map(#[source] MapError),
+    /// The map of places does not take one more.
+    #[error("the kernel does not take what is done at a USDT point or an end of a span: {}", ErrorChain(.0))]
+    Place(#[source] MapError),
     /// The programs cannot be told.
     #[error(transparent)]
     Control(#[from] StartError),

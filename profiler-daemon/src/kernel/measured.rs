@@ -258,10 +258,8 @@ impl FunctionProbes {
     /// [`MeasureError`] if the others cannot be attached any more.
     pub fn detach_functions(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
         let both = [&mut self.probes, &mut self.goroutines];
-        let others = both.map(|probes| {
-            let (_, others) = probes.detach_points(|point| is_over(point.cookie.function));
-            others
-        });
+        let others =
+            both.map(|probes| probes.detach_points(|point| is_over(point.cookie.function)));
         others.into_iter().collect()
     }
 

@@ -148,30 +148,27 @@ impl<P: Probeable> Probes<P> {
             .count()
     }
 
-    /// Detaches the links for which `is_over`; gives back what they had.
-    pub(super) fn detach(&mut self, mut is_over: impl FnMut(&ProbeLink<P>) -> bool) -> Vec<P> {
+    /// Detaches the links for which `is_over`.
+    pub(super) fn detach(&mut self, mut is_over: impl FnMut(&ProbeLink<P>) -> bool) {
         let gone = self.links.extract_if(.., |attached| is_over(attached));
-        let gone: Vec<ProbeLink<P>> = gone.collect();
-        let points = gone.iter().flat_map(|attached| &attached.points);
-        let points = points.copied().collect();
-        close(gone);
-        points
+        close(gone.collect());
     }
 
     /// Detaches points of whichever links. Others in these are attached again: what hits them in
-    /// between is not seen. Gives back the points, and whether the others could be attached.
+    /// between is not seen.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if the others cannot be attached any more.
     pub(super) fn detach_points(
         &mut self,
         is_over: impl Fn(&P) -> bool,
-    ) -> (Vec<P>, Result<(), MeasureError>) {
+    ) -> Result<(), MeasureError> {
         let has_any = |attached: &mut ProbeLink<P>| attached.points.iter().any(&is_over);
         let found: Vec<ProbeLink<P>> = self.links.extract_if(.., has_any).collect();
-        let mut over = Vec::new();
         let mut others = Vec::new();
         for attached in &found {
             let points = attached.points.iter().copied();
-            let (its, left): (Vec<P>, Vec<P>) = points.partition(&is_over);
-            over.extend(its);
+            let left: Vec<P> = points.filter(|point| !is_over(point)).collect();
             let (file, module) = (Arc::clone(&attached.file), Arc::clone(&attached.module));
             others.push((file, module, left, attached.pid));
         }
@@ -181,11 +178,11 @@ impl<P: Probeable> Probes<P> {
             match self.attach(&file, &module, &points, pid) {
                 // It has exited meanwhile.
                 Err(error) if error.is_no_process() && pid.is_some() => {}
-                Err(error) => return (over, Err(error)),
+                Err(error) => return Err(error),
                 Ok(()) => {}
             }
         }
-        (over, Ok(()))
+        Ok(())
     }
 }
 

@@ -1,11 +1,12 @@
 //! USDT points and spans: the places at which they are probed, attached and detached while the
 //! programs run, and what was counted there.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
 
 use aya::Pod;
-use aya::maps::{HashMap, MapData};
+use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::limits::{MAX_OPEN_SPANS, MAX_PLACES, MAX_SPAN_ROWS, MAX_USDT_ROWS};
 use profiler_common::measured::MeasuredThread;
 use profiler_common::spans::{ItemKey, OpenKey, PlaceAction, SpanRow, UsdtRow};
@@ -63,6 +64,8 @@ pub struct SpanProbes {
     /// First: probes go before what they use.
     probes: Probes<ProbePlace>,
     places: HashMap<MapData, u32, PlaceAction>,
+    /// Numbers of the places that the program was told of: the keys of that map.
+    told: HashSet<u32>,
     usdt: HashMap<MapData, ItemKey, UsdtRow>,
     spans: HashMap<MapData, ItemKey, SpanRow>,
     open: HashMap<MapData, OpenKey, u64>,
@@ -99,6 +102,7 @@ impl SpanProbes {
         Ok(Self {
             probes: Probes::new(PROGRAM, variant.object(), shared),
             places: maps.typed(PLACES)?,
+            told: HashSet::new(),
             usdt: maps.typed(USDT_ROWS)?,
             spans: maps.typed(SPAN_ROWS)?,
             open: maps.typed(OPEN_SPANS)?,
@@ -146,11 +150,22 @@ impl SpanProbes {
             (*known, *usdt, *spans, *open) = (whole_places, whole_usdt, whole_spans, whole_open);
             Ok(vec![shared_places, shared_usdt, shared_spans, shared_open])
         })?;
-        for place in places {
-            let told = known.insert(place.number, place.place, 0);
-            told.map_err(MeasureError::Map)?;
+        let attached = self.tell(places);
+        let attached = attached.and_then(|()| self.probes.attach(file, module, places, pid));
+        if attached.is_err() {
+            self.forget_unprobed();
         }
-        probes.attach(file, module, places, pid)
+        attached
+    }
+
+    /// Tells the program what is done at places, before they are probed.
+    fn tell(&mut self, places: &[ProbePlace]) -> Result<(), MeasureError> {
+        for place in places {
+            let told = self.places.insert(place.number, place.place, 0);
+            told.map_err(MeasureError::Place)?;
+            self.told.insert(place.number);
+        }
+        Ok(())
     }
 
     /// Those of one instrumentation.
@@ -162,25 +177,25 @@ impl SpanProbes {
     /// Detaches the probes of one instrumentation.
     pub fn detach(&mut self, instrumentation: u8) {
         // A link has places of one only.
-        let gone = self
-            .probes
+        self.probes
             .detach(|attached| attached.is_of(instrumentation));
-        self.forget(&gone);
+        self.forget_unprobed();
     }
 
     /// Detaches links of these places alone, by their numbers.
     pub fn detach_places(&mut self, is_its: impl Fn(u32) -> bool) {
-        let gone = self.probes.detach(|attached| {
+        self.probes.detach(|attached| {
             let mut places = attached.points.iter();
             places.all(|place| is_its(place.number))
         });
-        self.forget(&gone);
+        self.forget_unprobed();
     }
 
     /// Detaches those of its probes that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
-        let probes = &mut self.probes;
-        probes.detach(|attached| attached.is_in(pid) && attached.is_of(instrumentation));
+        self.probes
+            .detach(|attached| attached.is_in(pid) && attached.is_of(instrumentation));
+        self.forget_unprobed();
     }
 
     /// Detaches the probes of these USDT points and spans. Others in the same links are attached
@@ -190,20 +205,29 @@ impl SpanProbes {
     /// [`MeasureError`] if the others cannot be attached any more.
     pub fn detach_items(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
         let probes = &mut self.probes;
-        let (gone, others) = probes.detach_points(|place| is_over(place.place.item));
-        self.forget(&gone);
+        let others = probes.detach_points(|place| is_over(place.place.item));
+        self.forget_unprobed();
         others
     }
 
-    /// Removes what is done at places that no probe leads to any more.
-    fn forget(&mut self, places: &[ProbePlace]) {
-        for place in places {
-            // The same place in the memory of several processes has one entry.
-            match self.places.remove(&place.number) {
-                Ok(()) | Err(aya::maps::MapError::KeyNotFound) => {}
-                Err(error) => warn!("a place stays known that is not probed any more: {error}"),
+    /// Removes what is done at places that no probe leads to any more. (The same place in the
+    /// memory of several processes has one entry.)
+    fn forget_unprobed(&mut self) {
+        let probed = self.probes.attached().map(|place| place.number);
+        let probed: HashSet<u32> = probed.collect();
+        let places = &mut self.places;
+        self.told.retain(|number| {
+            if probed.contains(number) {
+                return true;
             }
-        }
+            match places.remove(number) {
+                Ok(()) | Err(MapError::KeyNotFound) => false,
+                Err(error) => {
+                    warn!("a place stays known that is not probed any more: {error}");
+                    true
+                }
+            }
+        });
     }
 
     /// Hits of USDT points so far, by thread. Rows that were being changed at each try are left out

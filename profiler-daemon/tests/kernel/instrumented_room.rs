@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use profiler_common::limits::MAX_MEASURED_THREADS;
 use profiler_common::measured::{MeasuredThread, ShadowStack};
-use serde_json::json;
+use profiler_common::spans::PlaceAction;
+use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
 use crate::instrumentations::{allowed, ask, begin, is, row, until};
 use crate::kernel_maps::keys;
-use crate::reads::number;
+use crate::reads::{number, text};
 use crate::workload::Workload;
 
 /// How long what is gone may keep its place: some passes.
@@ -107,4 +108,65 @@ fn threads_that_exit_later_leave_no_place_taken() {
     drop(crowd);
     until_nobody(&daemon);
     ask(&daemon, "DELETE", &other, None, 200);
+}
+
+/// Numbers of places that a daemon's programs know.
+fn places(daemon: &Daemon) -> Vec<u32> {
+    keys::<_, PlaceAction>(daemon, "PLACES")
+}
+
+// Check that places of USDT points and spans are forgotten where their processes exit before the
+// instrumentation ends; that in processes for which there is no room nothing is followed, which is
+// told, and that others are followed all the same.
+#[test]
+fn places_are_given_back() {
+    let Some(daemon) = allowed() else { return };
+    // Others that run the program: what is probed is in the memory of those measured alone.
+    let other = Workload::start("marked --wait");
+    other.ready();
+    let mut marked = Workload::start("marked --wait");
+    marked.ready();
+    let path = begin(
+        &daemon,
+        &json!({
+            "usdt": ["workload:workload:hit", "workload:workload:begin"],
+            "pids": [marked.pid()], "budget_percent": 100,
+        }),
+    );
+    assert_eq!(places(&daemon).len(), 2);
+    marked.go();
+    until(&daemon, &path, is("ended"));
+    assert_eq!(places(&daemon), [0_u32; 0]);
+
+    // So many places in so many processes that there is no room for the last of these.
+    let (spans, processes) = (250, 20);
+    let mut many = Workload::start("many --kind processes --threads 20 --wait");
+    many.ready();
+    // A place in its file, whether it comes there or not.
+    let end = "usdt:workload:workload:end";
+    let spans: Vec<Value> = (0..spans)
+        .map(|number| json!({"name": format!("s{number}"), "start": end, "end": end, "key": "tid"}))
+        .collect();
+    let path = begin(
+        &daemon,
+        &json!({"spans": spans, "pids": [many.pid()], "budget_percent": 100}),
+    );
+    assert_eq!(
+        ask(&daemon, "GET", &path, None, 200)["trouble"],
+        Value::Null
+    );
+    many.go();
+    let one = until(&daemon, &path, |one| !one["trouble"].is_null());
+    let trouble = text(&one, "/trouble");
+    assert!(
+        trouble.contains("not followed in") && trouble.contains("points would be probed"),
+        "{trouble}"
+    );
+    // Those that found room are followed all the same.
+    until(&daemon, &path, |one| {
+        number(one, "/processes") == processes + 1 && number(one, "/points") > 10 * 250
+    });
+    drop(many);
+    until(&daemon, &path, is("ended"));
+    assert_eq!(places(&daemon), [0_u32; 0]);
 }
