@@ -12,6 +12,7 @@ use super::measuring::point_limits;
 use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
+use crate::sys::thread_life::{ThreadLife, thread_life};
 use crate::units::{BootNs, MonoNs};
 
 use plan::traced_place;
@@ -248,12 +249,19 @@ impl Spanning {
             pids.into_iter().collect()
         };
         let items = &mut self.items;
+        let mut known: HashMap<ProcessKey, bool> = HashMap::new();
         self.open = open;
         self.open.retain(|(key, _)| {
             let Some(item) = items.get_mut(&key.span) else {
                 return false;
             };
-            let lives = pids.contains(&key.pid);
+            let process = ProcessKey {
+                pid: key.pid,
+                start_ns: BootNs::new(key.process_start_boot_ns),
+            };
+            let lives = *known.entry(process).or_insert_with(|| {
+                pids.contains(&key.pid) && is_of(process, thread_life(key.pid, key.pid))
+            });
             // Nobody will end it.
             if !lives && kernel.spans.close(key) {
                 item.left_exit += 1;
@@ -482,9 +490,44 @@ pub(super) struct ItemHits {
     pub(super) cost_ns: f64,
 }
 
+/// Whether that process has its id, and not one that came later, by the first thread of that id.
+/// What cannot be told is taken to be so; other threads may go on where the first has ended.
+fn is_of(process: ProcessKey, first: ThreadLife) -> bool {
+    match first {
+        ThreadLife::None => false,
+        ThreadLife::Since(ticks) => ticks == ThreadLife::ticks(process.start_ns),
+        ThreadLife::Ended | ThreadLife::Unknown => true,
+    }
+}
+
 fn process_of(key: &ItemKey) -> ProcessKey {
     ProcessKey {
         pid: key.thread.pid,
         start_ns: BootNs::new(key.process_start_boot_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that a process is told from one that has its id later, that what cannot be told is
+    // taken for it, and that it lives on where its first thread has ended.
+    #[test]
+    fn a_process_is_told_from_the_next_of_its_id() {
+        let process = ProcessKey {
+            pid: 7,
+            start_ns: BootNs::new(1_239_999_999),
+        };
+        for (first, expected) in [
+            (ThreadLife::Since(123), true),
+            (ThreadLife::Since(124), false),
+            (ThreadLife::Since(122), false),
+            (ThreadLife::None, false),
+            (ThreadLife::Ended, true),
+            (ThreadLife::Unknown, true),
+        ] {
+            assert_eq!(is_of(process, first), expected, "{first:?}");
+        }
     }
 }

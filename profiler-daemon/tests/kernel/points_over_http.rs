@@ -240,3 +240,37 @@ fn spans_that_cost_too_much_are_given_up() {
     );
     assert!(text(span, "/why").contains("hits a second"), "{span:#}");
 }
+
+// Check that a span whose process has exited is no longer under way although the process's id is
+// used again by one that is followed too.
+#[test]
+fn spans_end_with_their_process() {
+    let Some(daemon) = allowed() else { return };
+    let mut workload = Workload::start("marked-again --wait");
+    workload.ready();
+    let span = json!({
+        "name": "pair", "start": "usdt:workload:workload:begin",
+        "end": "usdt:workload:workload:end", "key": "arg0",
+    });
+    let path = begin(
+        &daemon,
+        &json!({
+            "spans": [span], "pids": [workload.pid()], "children": true, "budget_percent": 100,
+        }),
+    );
+    workload.go();
+    workload.ready();
+    // The first program and its second child are followed still.
+    let one = until(&daemon, &path, |one| {
+        let pair = named(&one["measured"]["spans"], "pair");
+        number(one, "/processes") == 2 && number(pair, "/left_exit") == 1
+    });
+    let pair = named(&one["measured"]["spans"], "pair");
+    assert_eq!(
+        (number(pair, "/starts"), number(pair, "/open")),
+        (1, 0),
+        "{pair:#}"
+    );
+    workload.go();
+    workload.truth();
+}

@@ -6,16 +6,24 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU16;
 use std::time::Duration;
 
+use anyhow::Context as _;
+
 use super::Program;
 use crate::options::Options;
 use crate::sys;
-use crate::truth::Truth;
+use crate::truth::{self, Truth};
 
 pub(super) const PROGRAM: Program = Program {
     name: "marked",
     about: "hits the USDT points workload:hit, workload:begin and workload:end a known number of times, the last two \
             in different threads, 10 ms apart",
     run,
+};
+
+pub(super) const AGAIN: Program = Program {
+    name: "marked-again",
+    about: "a child hits workload:begin and ends, and one of the same pid lives until a line comes (needs root)",
+    run: run_again,
 };
 
 /// How many probe `workload:hit`: the kernel counts them here.
@@ -98,6 +106,25 @@ fn run(_: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     truth.set("pair_p50_ns", apart[apart.len() / 2]);
     truth.set("pair_max_ns", apart[apart.len() - 1]);
     truth.set("calls", CALLS);
+    Ok(truth)
+}
+
+fn run_again(_: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
+    let first = sys::fork(|| {
+        // Where others run this program too, whoever follows it has to find this child first.
+        sys::nanosleep(500_000_000);
+        begin(0);
+    })?;
+    sys::wait_child(first)?;
+    // Starts are told apart in ticks of 10 ms.
+    sys::nanosleep(50_000_000);
+    let second = sys::fork_as(first, || sys::nanosleep(20_000_000_000))
+        .with_context(|| format!("starting a second process with pid {first}"))?;
+    truth::ready("marked-again", serde_json::json!({"pid": second}));
+    truth::wait_for_line();
+    sys::kill(second, libc::SIGKILL);
+    sys::wait_child(second)?;
+    truth.set("pid", second);
     Ok(truth)
 }
 

@@ -83,6 +83,7 @@ const PROGRAMS: &[Program] = &[
     deleted::DELETED,
     many::PROGRAM,
     marked::PROGRAM,
+    marked::AGAIN,
     measured::PROGRAM,
     race::PROGRAM,
     loops::NOTHING,
