@@ -14,13 +14,17 @@ impl Live {
         dry_run: bool,
     ) -> Result<Instrumentation, InstrumentationFailure> {
         self.has_begun()?;
-        let begun = if dry_run {
-            instrumenting::preview(self.access(), &self.turns, wanted).await
-        } else {
-            instrumenting::begin(self.access(), &self.turns, wanted).await
-        };
-        let state = begun.map_err(failure)?;
-        self.shown(&state).await.map_err(Into::into)
+        if dry_run {
+            let preview = instrumenting::preview(self.access(), &self.turns, wanted);
+            let state = preview.await.map_err(failure)?;
+            return self.shown(&state).await.map_err(Into::into);
+        }
+        let begun = instrumenting::begin(self.access(), &self.turns, wanted);
+        let (state, begun) = begun.await.map_err(failure)?;
+        let shown = self.shown(&state).await?;
+        // Not before: where nobody waits for this, or there is no answer, it ends.
+        begun.told();
+        Ok(shown)
     }
 
     /// All that are kept.

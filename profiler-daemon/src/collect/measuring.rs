@@ -11,6 +11,7 @@ mod reading;
 mod spent;
 mod state;
 mod trial;
+mod untold;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use profiler_common::Phase;
 use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::kernel::{Calibration, FunctionProbes, Kernel, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
@@ -36,6 +37,7 @@ pub use instrumentation::{End, InstrumentationError, InstrumentationState, Stage
 pub use plan::{MoreFunctions, Plan, PlannedFunction, PlannedPoint, RefusedFunction};
 pub use state::{MeasuredFunction, MeasuredFunctions, MeasuringCounts};
 use trial::Trial;
+pub use untold::Untold;
 
 /// Points that are attached at a time, over all processes and instrumentations.
 const MAX_POINTS: usize = 4096;
@@ -101,7 +103,7 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    /// Begins an instrumentation, and answers its number.
+    /// Begins an instrumentation, and answers its number: it ends where that cannot be told.
     ///
     /// # Errors
     /// [`InstrumentationError`]; nothing is then attached.
@@ -110,7 +112,7 @@ impl Measuring {
         kernel: &mut Kernel,
         processes: &Processes,
         plan: Plan,
-    ) -> Result<u32, InstrumentationError> {
+    ) -> Result<Untold, InstrumentationError> {
         FunctionProbes::supported()?;
         let mut pids = plan.whom.pids.iter();
         if let Some(pid) = pids.find(|pid| crate::sys::proc_fs::stat(**pid).is_none()) {
@@ -127,6 +129,7 @@ impl Measuring {
         self.last_id += 1;
         let id = self.last_id;
         let mut one = RunningInstrumentation::new(slot, &plan, monotonic_ns());
+        let fate = one.fate.clone();
         let begun = one.begin(kernel, processes);
         self.instrumentations.insert(id, one);
         let more = MoreFunctions {
@@ -143,7 +146,7 @@ impl Measuring {
             self.forget(id);
             return Err(error);
         }
-        Ok(id)
+        Ok(Untold::new(id, fate))
     }
 
     /// What probes cost, measured where that was not done of late; those of `goroutines` too.
@@ -284,6 +287,7 @@ impl Measuring {
     /// A check in between passes: new processes get probes, what was tried is measured, what costs
     /// too much loses its probes, and so does everything whose time is over.
     pub(super) fn check(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: MonoNs) {
+        self.end_lost(kernel);
         if !self.is_running() {
             return;
         }
@@ -316,6 +320,16 @@ impl Measuring {
         let over: Vec<(u32, End)> = over.collect();
         for (id, why) in over {
             self.end(kernel, id, why);
+        }
+    }
+
+    /// Ends and forgets those whose number cannot be told any more.
+    fn end_lost(&mut self, kernel: &mut Kernel) {
+        let lost = self.running().filter(|(_, one)| one.fate.is_lost());
+        for id in lost.map(|(id, _)| id).collect::<Vec<_>>() {
+            info!("instrumentation {id} is ended: whoever asked for it left while it began");
+            self.end(kernel, id, End::Asked);
+            self.forget(id);
         }
     }
 

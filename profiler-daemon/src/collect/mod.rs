@@ -55,7 +55,7 @@ pub use losses::{COLLECTOR_LOSSES, Sources};
 pub use measuring::{
     End, InstrumentationCommand, InstrumentationError, InstrumentationState, MAX_KEPT,
     MeasuredFunction, MeasuredFunctions, MeasuringCounts, MoreFunctions, Plan, PlannedFunction,
-    PlannedPoint, RefusedFunction, Stage,
+    PlannedPoint, RefusedFunction, Stage, Untold,
 };
 pub use memory::MemoryPart;
 pub use options::{CollectorOptions, heartbeat};

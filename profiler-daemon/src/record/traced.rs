@@ -140,7 +140,8 @@ impl TracedFunctions {
         let start = |answer| InstrumentationCommand::Start { plan, answer };
         let asked = live.access();
         let started = asked.ask_within(PATIENCE, |answer| Command::Instrumentation(start(answer)));
-        self.id = started.await?.context("--trace")?;
+        // Who asks lives as long as what is measured.
+        self.id = started.await?.context("--trace")?.told();
         self.began_ns = monotonic_ns();
         let missing = self.chooser.missing();
         let known = |pattern: &&Pattern| command.is_none() || pattern.path().is_some();

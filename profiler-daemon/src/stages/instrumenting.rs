@@ -16,7 +16,7 @@ use super::choosing::{Chooser, Exits, NotChosen, mapped};
 use super::spanning::{Followed, Missing, SpanChooser};
 use crate::collect::{
     Command, InstrumentationCommand, InstrumentationError, InstrumentationState, MeasuredFunction,
-    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage, planned,
+    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage, Untold, planned,
 };
 use crate::config::targets::Targets;
 use crate::symbols::chosen::Pattern;
@@ -192,7 +192,8 @@ pub async fn preview(
     })
 }
 
-/// Begins an instrumentation, and has it followed as long as it runs.
+/// Begins an instrumentation, and has it followed as long as it runs: until its number is dropped
+/// without that it was told, or this is, before it is done.
 ///
 /// # Errors
 /// [`NotBegun`]; nothing is then attached.
@@ -200,7 +201,7 @@ pub async fn begin(
     access: &Access,
     turns: &Turns,
     wanted: InstrumentationRequest,
-) -> Result<InstrumentationState, NotBegun> {
+) -> Result<(InstrumentationState, Untold), NotBegun> {
     let processes = meant(access, &wanted.whom).await?;
     let (choosers, examined, more) = choose(turns, &wanted, &processes).await?;
     let mut items = choosers.spans.spans();
@@ -218,7 +219,8 @@ pub async fn begin(
         trial: true,
     };
     let start = |answer| Command::Instrumentation(InstrumentationCommand::Start { plan, answer });
-    let id = access.ask(start).await??;
+    let begun = access.ask(start).await??;
+    let id = begun.id();
     tokio::spawn(follow(
         access.clone(),
         turns.clone(),
@@ -228,7 +230,7 @@ pub async fn begin(
     ));
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
     let state = access.ask(ask).await?;
-    Ok(state.ok_or(InstrumentationError::Over)?)
+    Ok((state.ok_or(InstrumentationError::Over)?, begun))
 }
 
 async fn meant(access: &Access, whom: &Targets) -> Result<Vec<(u32, u64)>, NotBegun> {

@@ -1,6 +1,8 @@
 //! Functions of running programs, measured exactly as somebody asks over HTTP.
 
 use std::fs::File;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
@@ -302,6 +304,66 @@ fn a_killed_daemon_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(number(&workload.truth().truth, "/cycles") > 0);
+}
+
+// Check that nothing stays attached, and no instrumentation known, that was asked for by somebody
+// who left before the answer, whenever that was while it began.
+#[test]
+fn who_leaves_before_the_answer_leaves_nothing() {
+    let Some(daemon) = allowed() else { return };
+    let workload = Workload::start("split --wait --seconds 60");
+    workload.ready();
+    let pid = workload.pid();
+    let body = json!({"functions": ["workload:*split_sixty"], "pids": [pid], "for": "1h"});
+    let mut took = Duration::ZERO;
+    for _ in 0..2 {
+        let asked = Instant::now();
+        let path = begin(&daemon, &body);
+        took = asked.elapsed();
+        ask(&daemon, "DELETE", &path, None, 200);
+        ask(&daemon, "DELETE", &path, None, 204);
+    }
+    const PARTS: u32 = 24;
+    let mut left = 0;
+    for part in 1..PARTS {
+        let mut stream = TcpStream::connect(daemon.address()).expect("it listens");
+        let text = body.to_string();
+        write!(
+            stream,
+            "POST {PATH} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}",
+            daemon.address(),
+            text.len(),
+        )
+        .expect("it takes requests");
+        std::thread::sleep(took * part / PARTS);
+        stream.set_nonblocking(true).expect("a socket");
+        let mut byte = [0];
+        // It was told, and may go on.
+        let was_told = stream.peek(&mut byte).is_ok_and(|bytes| bytes > 0);
+        drop(stream);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let all = ask(&daemon, "GET", PATH, None, 200);
+            let all = all["instrumentations"].as_array().expect("a list").clone();
+            if was_told {
+                let told = all.last().expect("it goes on");
+                let path = format!("{PATH}/{}", number(told, "/id"));
+                ask(&daemon, "DELETE", &path, None, 200);
+                ask(&daemon, "DELETE", &path, None, 204);
+            } else if all.is_empty() && changed_bytes(pid) == 0 {
+                left += 1;
+            } else {
+                assert!(
+                    Instant::now() < deadline,
+                    "after {part} of {PARTS}: {all:#?}"
+                );
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            break;
+        }
+    }
+    assert!(left > PARTS / 3, "{left} of {PARTS} left before the answer");
 }
 
 // Check that nobody can have functions measured over HTTP unless the configuration says so.

@@ -4,6 +4,7 @@ use super::super::command::{Reply, reply};
 use super::Measuring;
 use super::instrumentation::{End, InstrumentationError, InstrumentationState, meant};
 use super::plan::{MoreFunctions, Plan};
+use super::untold::Untold;
 use crate::config::targets::Targets;
 use crate::kernel::{Kernel, ProbeCosts};
 use crate::processes::live::Processes;
@@ -15,7 +16,7 @@ pub enum InstrumentationCommand {
         /// What is measured, of whom.
         plan: Plan,
         /// Its number.
-        answer: Reply<Result<u32, InstrumentationError>>,
+        answer: Reply<Result<Untold, InstrumentationError>>,
     },
     /// More functions are measured by one that runs.
     More {

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::plan::{Plan, RefusedFunction};
 use super::state::MeasuredFunctions;
+use super::untold::Fate;
 use crate::config::targets::Targets;
 use crate::kernel::{Kernel, MeasureError, ProbeCosts, Probing};
 use crate::processes::live::Processes;
@@ -99,6 +100,8 @@ pub struct InstrumentationState {
 pub(super) struct RunningInstrumentation {
     /// Its number among those that run, a bit of the kernel side's masks.
     pub(super) slot: u8,
+    /// Whether whoever asked for it can be told.
+    pub(super) fate: Fate,
     pub(super) name: String,
     pub(super) whom: Targets,
     pub(super) budget: f64,
@@ -124,6 +127,7 @@ impl RunningInstrumentation {
     pub(super) fn new(slot: u8, plan: &Plan, now_ns: MonoNs) -> Self {
         Self {
             slot,
+            fate: Fate::default(),
             name: plan.name.clone(),
             whom: plan.whom.clone(),
             budget: plan.budget,
