@@ -74,7 +74,8 @@ fn renew(task: Task) -> Option<()> {
         && reference.slot != GONE_SLOT
         && let Some(record) = record(reference.slot)
     {
-        // A thread that is not the leader takes the leader's id over.
+        // A thread that is not the leader takes the leader's id over. (What is measured of it is
+        // kept under the old one, where the daemon finds it, which has it end.)
         record.tid = task.tid();
         record.exec_count += 1;
         record.comm = read_comm(task.comm_ptr());

@@ -3,6 +3,7 @@
 
 mod attaching;
 mod command;
+pub(super) mod departed;
 mod instrumentation;
 mod plan;
 pub(super) mod point_limits;
@@ -17,7 +18,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-use profiler_common::Phase;
 use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
 use tracing::{info, warn};
 
@@ -32,6 +32,7 @@ use crate::units::{BootNs, FileOffset, MonoNs};
 use super::callers::CallersOf;
 
 pub use command::InstrumentationCommand;
+use departed::{Departed, Moved};
 use instrumentation::RunningInstrumentation;
 pub use instrumentation::{End, InstrumentationError, InstrumentationState, Stage};
 pub use plan::{MoreFunctions, Plan, PlannedFunction, PlannedPoint, RefusedFunction};
@@ -100,6 +101,8 @@ pub(super) struct Measuring {
     looked_ns: MonoNs,
     spent: HashMap<(u32, u32), u64>,
     callers: CallersOf,
+    /// As of the last pass.
+    moved: Moved,
 }
 
 impl Measuring {
@@ -335,32 +338,26 @@ impl Measuring {
 
     /// Takes in what a pass has found.
     pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass) {
-        let exited = pass.threads.iter();
-        let exited: HashSet<(u32, BootNs)> = exited
-            .filter(|thread| thread.phase == Phase::Exited)
-            .map(|thread| (thread.tid, thread.start_boot_ns))
-            .collect();
-        let is_gone = |tid: u32, start: BootNs| exited.contains(&(tid, start));
+        let departed = Departed::of(&pass.threads, &mut self.moved);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
-            one.spanning.pass(kernel, one.slot, &is_gone);
+            one.spanning.pass(kernel, one.slot, &departed);
         }
-        if !exited.is_empty() {
-            kernel.spans.remove(
-                |thread| is_gone(thread.tid, BootNs::new(thread.start_boot_ns)),
-                |_| false,
-            );
+        if departed.any_gone() {
+            kernel
+                .spans
+                .remove(|thread| departed.is_gone(thread), |_| false);
         }
         if !(self.functions.is_empty() && self.trials.is_empty()) {
             // Read after the threads: those that have exited have no more calls.
             self.read(kernel);
         }
-        if exited.is_empty() {
+        let is_over = |key: &MeasuredKey| departed.is_over(key);
+        let over = self.living.extract_if(|key, _| is_over(key));
+        let over: Vec<(MeasuredKey, MeasuredRow)> = over.collect();
+        if over.is_empty() && !departed.any_gone() {
             return;
         }
-        let gone = self
-            .living
-            .extract_if(|key, _| is_gone(key.thread.tid, BootNs::new(key.thread.start_boot_ns)));
-        for (key, mut row) in gone.collect::<Vec<_>>() {
+        for (key, mut row) in over {
             let functions = &self.functions;
             let is_of_goroutines = |number| {
                 let function: Option<&AttachedFunction> = functions.get(number);
@@ -368,15 +365,19 @@ impl Measuring {
             };
             if !is_of_goroutines(&key.function) {
                 // Nobody will see them end.
-                row.left_exit += u64::from(std::mem::take(&mut row.open));
+                let left = u64::from(std::mem::take(&mut row.open));
+                if departed.has_executed(&key) {
+                    row.left_exec += left;
+                } else {
+                    row.left_exit += left;
+                }
             }
             self.keep_ended(&key, &row);
         }
         // In any case: what measured them may be forgotten by now.
-        kernel.measured.remove(
-            |thread| is_gone(thread.tid, BootNs::new(thread.start_boot_ns)),
-            |_| false,
-        );
+        kernel
+            .measured
+            .remove(|thread| departed.is_gone(thread), is_over);
     }
 
     /// Ends an instrumentation that runs, whose rows are kept; forgets one that has ended. False if
@@ -430,7 +431,7 @@ impl Measuring {
         }
         kernel
             .measured
-            .remove(|_| false, |function| numbers.contains(&function));
+            .remove(|_| false, |key| numbers.contains(&key.function));
         for function in self.functions.values_mut().filter(|one| one.of == id) {
             function.is_over = true;
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use profiler_common::spans::{ItemKey, OpenKey, PlaceAction, SpanRow, UsdtRow};
 use tracing::warn;
 
+use super::measuring::departed::Departed;
 use super::measuring::point_limits;
 use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
@@ -99,10 +100,10 @@ impl<R: CountedRow> CountedRows<R> {
         }
     }
 
-    fn end(&mut self, is_gone: impl Fn(u32, BootNs) -> bool) {
+    fn end(&mut self, departed: &Departed) {
         let gone = self
             .living
-            .extract_if(|key, _| is_gone(key.thread.tid, BootNs::new(key.thread.start_boot_ns)));
+            .extract_if(|key, _| departed.is_gone(&key.thread));
         for (key, row) in gone {
             let ended = self.ended.entry((key.item, process_of(&key)));
             ended.or_insert(R::EMPTY).merge(&row);
@@ -222,20 +223,15 @@ impl Spanning {
         self.trouble.take()
     }
 
-    /// Takes in what was counted; rows are over whose threads `is_gone`, after this.
-    pub(super) fn pass(
-        &mut self,
-        kernel: &mut Kernel,
-        instrumentation: u8,
-        is_gone: &impl Fn(u32, BootNs) -> bool,
-    ) {
+    /// Takes in what was counted; rows are over whose threads are gone, after this.
+    pub(super) fn pass(&mut self, kernel: &mut Kernel, instrumentation: u8, departed: &Departed) {
         if self.items.is_empty() {
             return;
         }
         // Read after the threads: those that have exited hit nothing any more.
         self.read(kernel);
-        self.usdt.end(is_gone);
-        self.spans.end(is_gone);
+        self.usdt.end(departed);
+        self.spans.end(departed);
         let open = kernel.spans.open();
         let pids: HashSet<u32> = if self.of_all {
             let of = open.iter().map(|(key, _)| key.pid);
@@ -275,7 +271,7 @@ impl Spanning {
         if self.items.is_empty() {
             return;
         }
-        self.pass(kernel, instrumentation, &|_, _| false);
+        self.pass(kernel, instrumentation, &Departed::default());
         kernel.spans.detach(instrumentation);
         // What was hit until then.
         self.read(kernel);

@@ -266,7 +266,7 @@ impl Calibration {
         self.is_attached = false;
         let detached = measured.detach(CALIBRATION, targets);
         let is_its = |function| function <= FUNCTIONS;
-        measured.remove(|_| false, is_its);
+        measured.remove(|_| false, |key| is_its(key.function));
         measured.remove_callers(|key| is_its(key.function));
         for kind in &mut self.kinds {
             kind.key = None;

@@ -328,12 +328,12 @@ impl FunctionProbes {
             .collect()
     }
 
-    /// Threads for which `is_gone`, and functions that are not measured any more: their rows and
-    /// open calls are removed, after they were read for the last time.
+    /// Threads for which `is_gone`: their rows and open calls are removed, and rows for which
+    /// `is_over`, after they were read for the last time.
     pub fn remove(
         &mut self,
         is_gone: impl Fn(&MeasuredThread) -> bool,
-        is_over: impl Fn(u32) -> bool,
+        is_over: impl Fn(&MeasuredKey) -> bool,
     ) {
         if !self.probes.is_loaded() {
             return;
@@ -345,7 +345,7 @@ impl FunctionProbes {
         }
         let rows: Vec<MeasuredKey> = self.rows.keys().filter_map(Result::ok).collect();
         for key in rows {
-            if is_gone(&key.thread) || is_over(key.function) {
+            if is_gone(&key.thread) || is_over(&key) {
                 failed = failed.or(self.rows.remove(&key).err());
             }
         }

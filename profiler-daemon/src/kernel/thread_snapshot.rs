@@ -50,6 +50,8 @@ pub struct ThreadSnapshot {
     pub switches_missed: u32,
     /// How often it was switched out. Modulo 2^32.
     pub switches: u32,
+    /// How often it, or the thread that made it, has executed a program while it was observed.
+    pub exec_count: u32,
     /// What walks of its stacks have cost, nanoseconds.
     pub walk_cost_ns: u64,
     /// It has no user mode.
@@ -195,6 +197,7 @@ pub(super) fn snapshot(
         major_faults: record.faults[1].saturating_sub(record.first_faults[1]),
         switches_missed: view.switches_missed,
         switches: record.switches,
+        exec_count: record.exec_count,
         walk_cost_ns: record.walk_cost_ns,
         kernel_thread: view.flags & KERNEL_THREAD != 0,
         call: is_inside

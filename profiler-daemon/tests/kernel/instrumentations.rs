@@ -6,10 +6,12 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
+use profiler_common::measured::{MeasuredThread, ShadowStack};
 use serde_json::{Value, json};
 
 use crate::daemon::{self, Daemon, Settings};
 use crate::exact_functions::kernel_version;
+use crate::kernel_maps::keys;
 use crate::reads::{number, text};
 use crate::workload::{self, Workload};
 
@@ -304,6 +306,46 @@ fn a_killed_daemon_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(number(&workload.truth().truth, "/cycles") > 0);
+}
+
+// Check that a call within which a thread executes another program, be it the first of its process
+// or not, is over then, although the process lives on; and that nothing is kept under the id that
+// the thread had.
+#[test]
+fn calls_end_where_another_program_is_executed() {
+    let Some(daemon) = allowed() else { return };
+    for kind in ["leader", "thread"] {
+        let mut workload =
+            Workload::start(&format!("exec --wait --hold --millis 300 --kind {kind}"));
+        workload.ready();
+        let path = begin(
+            &daemon,
+            &json!({
+                "functions": ["workload:*exec::execute", "workload:*before_exec_work"],
+                "pids": [workload.pid()], "budget_percent": 100,
+            }),
+        );
+        until(&daemon, &path, is("measuring"));
+        workload.go();
+        workload.truth();
+        let one = until(&daemon, &path, |one| {
+            number(row(one, "exec::execute"), "/open") == 0
+        });
+        assert_eq!(one["state"], "measuring", "{one:#}");
+        let execute = row(&one, "exec::execute");
+        assert_eq!(
+            (number(execute, "/calls"), number(execute, "/left_unseen")),
+            (1, 1),
+            "{kind}: {execute:#}"
+        );
+        let before = row(&one, "before_exec_work");
+        assert_eq!(number(before, "/outermost"), 1, "{kind}: {before:#}");
+        let threads: Vec<MeasuredThread> = keys::<_, ShadowStack>(&daemon, "MEASURED_FRAMES");
+        let moved =
+            |thread: &&MeasuredThread| thread.pid == workload.pid() && thread.tid != workload.pid();
+        assert_eq!(threads.iter().find(moved), None, "{kind}");
+        ask(&daemon, "DELETE", &path, None, 200);
+    }
 }
 
 // Check that nothing stays attached, and no instrumentation known, that was asked for by somebody

@@ -32,6 +32,12 @@ workers! {
     after_exec_work = 442;
 }
 
+/// Is open while the next program begins.
+#[inline(never)]
+fn execute(command: &mut Command) -> std::io::Error {
+    black_box(command.exec())
+}
+
 fn run(options: &Options, truth: Truth) -> anyhow::Result<Truth> {
     drop(truth);
     let exe = std::env::current_exe()?;
@@ -58,7 +64,7 @@ fn run(options: &Options, truth: Truth) -> anyhow::Result<Truth> {
         if hold {
             command.arg("--hold");
         }
-        command.exec()
+        execute(&mut command)
     };
     let error = if from_thread {
         match std::thread::spawn(work_and_execute).join() {

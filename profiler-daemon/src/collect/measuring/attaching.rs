@@ -111,7 +111,9 @@ impl Measuring {
         if let Err(error) = kernel.measured.detach_functions(is_over) {
             warn!("other functions are not measured any more either: {error}");
         }
-        kernel.measured.remove(|_| false, is_over);
+        kernel
+            .measured
+            .remove(|_| false, |key| is_over(key.function));
         self.living.retain(|key, _| !is_over(key.function));
     }
 }

@@ -2,6 +2,7 @@
 
 use profiler_common::measured::{MeasuredKey, MeasuredRow};
 
+use super::departed::Departed;
 use super::{AttachedFunction, FIRST_NUMBER, MAX_ENDED_ROWS, Measuring, OTHERS, process_of};
 use crate::kernel::Kernel;
 
@@ -24,7 +25,7 @@ impl Measuring {
     /// Reads what was counted of the USDT points and spans of one that runs.
     pub(super) fn read_spans(&mut self, kernel: &mut Kernel, id: u32) {
         if let Some(one) = self.instrumentations.get_mut(&id).filter(|one| one.runs()) {
-            one.spanning.pass(kernel, one.slot, &|_, _| false);
+            one.spanning.pass(kernel, one.slot, &Departed::default());
         }
     }
 
@@ -63,7 +64,9 @@ impl Measuring {
                 let function: Option<&AttachedFunction> = functions.get(&number);
                 function.is_none_or(|function| function.is_over) && !trials.contains_key(&number)
             };
-            kernel.measured.remove(|_| false, is_over);
+            kernel
+                .measured
+                .remove(|_| false, |key| is_over(key.function));
         }
     }
 }
