@@ -9,7 +9,7 @@ mod plan;
 pub(super) mod point_limits;
 mod profiled;
 mod reading;
-mod spent;
+pub(super) mod spent;
 mod state;
 mod trial;
 mod untold;
@@ -71,6 +71,8 @@ struct AttachedFunction {
     entry: Option<EntryPlace>,
     attached_ns: MonoNs,
     gave_up: Option<String>,
+    /// How long calls were not seen because others in the same links were given up, nanoseconds.
+    unseen_ns: u64,
     /// When its probes were detached before the end, monotonic nanoseconds.
     detached_ns: Option<MonoNs>,
     /// As the profile keeps it, once it was told.
@@ -560,6 +562,7 @@ impl AttachedFunction {
             entry,
             attached_ns: now_ns,
             gave_up: None,
+            unseen_ns: 0,
             detached_ns: None,
             profiled: None,
             ended: HashMap::new(),

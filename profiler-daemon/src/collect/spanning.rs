@@ -10,6 +10,7 @@ use tracing::warn;
 
 use super::measuring::departed::Departed;
 use super::measuring::point_limits;
+use super::measuring::spent::unseen;
 use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
@@ -29,9 +30,9 @@ struct Item {
     said: Vec<String>,
     attached_ns: MonoNs,
     gave_up: Option<String>,
+    /// How long hits were not seen because others in the same links were given up, nanoseconds.
+    unseen_ns: u64,
     left_exit: u64,
-    /// What it costs was never judged.
-    is_new: bool,
 }
 
 /// What rows have in common.
@@ -179,8 +180,8 @@ impl Spanning {
                 said: Vec::new(),
                 attached_ns: now_ns,
                 gave_up: None,
+                unseen_ns: 0,
                 left_exit: 0,
-                is_new: true,
             });
             let room = MAX_SAID.saturating_sub(item.said.len());
             item.said.extend(planned.said.into_iter().take(room));
@@ -188,7 +189,6 @@ impl Spanning {
                 continue;
             }
             item.attached_ns = now_ns;
-            item.is_new = true;
             changed.push(number);
             for place in planned.places {
                 let of_place = kernel.spans.next_number();
@@ -321,7 +321,12 @@ impl Spanning {
             TracedItem {
                 what: Arc::clone(&item.what),
                 places: item.places.iter().map(|(_, of)| traced_place(of)).collect(),
-                said: item.said.clone(),
+                said: item
+                    .said
+                    .iter()
+                    .cloned()
+                    .chain(unseen(item.unseen_ns))
+                    .collect(),
                 attached_ns: item.attached_ns,
                 gave_up: item.gave_up.clone(),
                 hits: self.usdt.of(*number),
@@ -430,9 +435,8 @@ impl Spanning {
         self.spans.take(kernel.spans.span_rows(), items, spent);
     }
 
-    /// What probes have cost since this was asked last, by process and item; and whether any of
-    /// these was never looked at before.
-    pub(super) fn spent(&mut self, costs: &ProbeCosts) -> (Vec<ItemHits>, bool) {
+    /// What probes have cost since this was asked last, by process and item.
+    pub(super) fn spent(&mut self, costs: &ProbeCosts) -> Vec<ItemHits> {
         let mut hits = Vec::new();
         for ((pid, number), count) in self.spent.drain() {
             let item = self.items.get(&number);
@@ -449,29 +453,31 @@ impl Spanning {
                 cost_ns: count as f64 * (cost.inside_ns + cost.outside_ns),
             });
         }
-        let mut any_new = false;
-        for item in self.items.values_mut() {
-            any_new |= std::mem::take(&mut item.is_new);
-        }
-        (hits, any_new)
+        hits
     }
 
-    /// Detaches the probes of items that cost too much, each with why.
-    ///
-    /// # Errors
-    /// [`MeasureError`] if others cannot be probed any more.
-    pub(super) fn give_up(
-        &mut self,
-        kernel: &mut Kernel,
-        mut gone: HashMap<u32, String>,
-    ) -> Result<(), MeasureError> {
+    /// Detaches the probes of items that cost too much, each with why. Answers how many others are
+    /// not followed any more either.
+    pub(super) fn give_up(&mut self, kernel: &mut Kernel, mut gone: HashMap<u32, String>) -> u64 {
         let numbers: HashSet<u32> = gone.keys().copied().collect();
         for (number, item) in &mut self.items {
             if let Some(why) = gone.remove(number) {
                 item.gave_up = Some(why);
             }
         }
-        kernel.spans.detach_items(|item| numbers.contains(&item))
+        let interrupted = kernel.spans.detach_items(|item| numbers.contains(&item));
+        for number in interrupted.owners {
+            if let Some(item) = self.items.get_mut(&number) {
+                item.unseen_ns += interrupted.unseen_ns;
+            }
+        }
+        let failed = interrupted.failed.len() as u64;
+        for (number, why) in interrupted.failed {
+            if let Some(item) = self.items.get_mut(&number) {
+                item.gave_up = Some(why);
+            }
+        }
+        failed
     }
 }
 

@@ -17,7 +17,7 @@ use super::batch;
 use super::maps::{Maps, SharedMap, preallocated};
 use super::measure_error::MeasureError;
 use super::probe_program::Probe;
-use super::probes::{self, Probeable, Probes};
+use super::probes::{self, Interrupted, Probeable, Probes};
 use super::probing::{self, Probing};
 use super::refusal::StartError;
 use super::targets::TargetControl;
@@ -57,6 +57,14 @@ impl Probeable for ProbePoint {
 
     fn instrumentation(&self) -> u8 {
         self.cookie.instrumentation
+    }
+
+    fn owner(&self) -> u32 {
+        match self.cookie.instrumentation {
+            // All at once: some kernels take a second to detach.
+            CALIBRATION => 0,
+            _ => self.cookie.function,
+        }
     }
 }
 
@@ -251,16 +259,15 @@ impl FunctionProbes {
         }
     }
 
-    /// Detaches the probes of functions. Others in the same links are attached again: what of them
-    /// is called or left in between is not seen.
-    ///
-    /// # Errors
-    /// [`MeasureError`] if the others cannot be attached any more.
-    pub fn detach_functions(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
-        let both = [&mut self.probes, &mut self.goroutines];
-        let others =
-            both.map(|probes| probes.detach_points(|point| is_over(point.cookie.function)));
-        others.into_iter().collect()
+    /// Detaches the probes of functions. No call of others is missed meanwhile, but for those that
+    /// are answered.
+    pub fn detach_functions(&mut self, is_over: impl Fn(u32) -> bool) -> Interrupted {
+        let mut all = self.probes.detach_owners(&is_over);
+        let goroutines = self.goroutines.detach_owners(is_over);
+        all.owners.extend(goroutines.owners);
+        all.unseen_ns += goroutines.unseen_ns;
+        all.failed.extend(goroutines.failed);
+        all
     }
 
     /// Detaches all probes of an instrumentation, which measures nobody any more.

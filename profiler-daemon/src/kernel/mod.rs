@@ -64,6 +64,7 @@ pub use drain::{Drain, MissingStack, Pass, RawStack, StackSum};
 pub use looks::{Asked, Looks, OutsideLook};
 pub use measure_error::MeasureError;
 pub use measured::{FunctionProbes, ProbePoint};
+pub use probes::Interrupted;
 pub use probing::{MAX_SINGLE_POINTS, MAX_SINGLE_POINTS_IN_ALL, Probing};
 pub use programs::Programs;
 pub use refusal::StartError;

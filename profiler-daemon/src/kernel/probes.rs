@@ -1,6 +1,7 @@
 //! The probes of one program, attached and detached while the programs that they are in run. The
 //! program is loaded when it is first asked for: a kernel that refuses it profiles all the same.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use super::maps::SharedMap;
 use super::measure_error::MeasureError;
 use super::probe_program::{self, Probe};
 use super::probing::{self, Probing};
+use crate::sys::clock::monotonic_ns;
 
 /// A point to be probed, in a file that goes without saying.
 pub(super) trait Probeable: Copy {
@@ -17,7 +19,14 @@ pub(super) trait Probeable: Copy {
 
     /// The instrumentation that it is of.
     fn instrumentation(&self) -> u8;
+
+    /// What it is detached with: the function, USDT point or span that it is of.
+    fn owner(&self) -> u32;
 }
+
+/// Links of one instrumentation, each with points of one owner alone, so that giving that up takes
+/// nothing of others with it. The kernel takes its time to close each: owners beyond share links.
+const MAX_APART: usize = 256;
 
 /// A link: probes of some points of one file, all of one instrumentation.
 pub(super) struct ProbeLink<P> {
@@ -30,6 +39,17 @@ pub(super) struct ProbeLink<P> {
     pid: Option<u32>,
     /// Closed, it is detached.
     link: OwnedFd,
+}
+
+/// What detaching some has meant for others that shared links with them.
+#[derive(Debug, Default)]
+pub struct Interrupted {
+    /// Those whose hits were not seen for a while in some process.
+    pub owners: BTreeSet<u32>,
+    /// How long, nanoseconds.
+    pub unseen_ns: u64,
+    /// Those that the kernel did not attach again, which are detached everywhere: why.
+    pub failed: BTreeMap<u32, String>,
 }
 
 /// See the module.
@@ -97,7 +117,8 @@ impl<P: Probeable> Probes<P> {
     }
 
     /// Attaches probes of points of one file, in the memory of one process alone if `pid` is one
-    /// and this kernel can tell. [`Probes::load`] comes first.
+    /// and this kernel can tell. Those of one owner follow each other. [`Probes::load`] comes
+    /// first.
     ///
     /// # Errors
     /// [`MeasureError`]; none of them is attached then.
@@ -112,9 +133,12 @@ impl<P: Probeable> Probes<P> {
         let Some(program) = &self.program else {
             return Err(MeasureError::Program("it is not loaded".into()));
         };
+        let instrumentation = points.first().map(P::instrumentation);
+        let its = |attached: &&ProbeLink<P>| instrumentation.is_some_and(|of| attached.is_of(of));
+        let apart = MAX_APART.saturating_sub(self.links.iter().filter(its).count());
         let module: Arc<str> = module.into();
         let mut made = Vec::new();
-        for points in points.chunks(probing.per_link()) {
+        for points in divided(points, apart, probing.per_link()) {
             let probes: Vec<Probe> = points.iter().map(P::probe).collect();
             match probing.attach(program.as_fd(), file, &probes, pid) {
                 Ok(link) => made.push(ProbeLink {
@@ -154,36 +178,75 @@ impl<P: Probeable> Probes<P> {
         close(gone.collect());
     }
 
-    /// Detaches points of whichever links. Others in these are attached again: what hits them in
-    /// between is not seen.
-    ///
-    /// # Errors
-    /// [`MeasureError`] if the others cannot be attached any more.
-    pub(super) fn detach_points(
-        &mut self,
-        is_over: impl Fn(&P) -> bool,
-    ) -> Result<(), MeasureError> {
-        let has_any = |attached: &mut ProbeLink<P>| attached.points.iter().any(&is_over);
-        let found: Vec<ProbeLink<P>> = self.links.extract_if(.., has_any).collect();
-        let mut others = Vec::new();
-        for attached in &found {
-            let points = attached.points.iter().copied();
-            let left: Vec<P> = points.filter(|point| !is_over(point)).collect();
-            let (file, module) = (Arc::clone(&attached.file), Arc::clone(&attached.module));
-            others.push((file, module, left, attached.pid));
-        }
-        // First all are detached.
-        close(found);
-        for (file, module, points, pid) in others {
-            match self.attach(&file, &module, &points, pid) {
-                // It has exited meanwhile.
-                Err(error) if error.is_no_process() && pid.is_some() => {}
-                Err(error) => return Err(error),
-                Ok(()) => {}
+    /// Detaches all points of owners. Others go on, but for those that share links with them: these
+    /// are attached again, and what hits them in between is not seen.
+    pub(super) fn detach_owners(&mut self, is_over: impl Fn(u32) -> bool) -> Interrupted {
+        let mut interrupted = Interrupted::default();
+        loop {
+            let failed = interrupted.failed.len();
+            let known = interrupted.failed.clone();
+            let is_over = |owner| is_over(owner) || known.contains_key(&owner);
+            self.detach_once(is_over, &mut interrupted);
+            // Those that failed are in other links, of other processes, too.
+            if interrupted.failed.len() == failed {
+                return interrupted;
             }
         }
-        Ok(())
     }
+
+    fn detach_once(&mut self, is_over: impl Fn(u32) -> bool, interrupted: &mut Interrupted) {
+        let has_any = |attached: &mut ProbeLink<P>| {
+            let mut points = attached.points.iter();
+            points.any(|point| is_over(point.owner()))
+        };
+        let found: Vec<ProbeLink<P>> = self.links.extract_if(.., has_any).collect();
+        let others = found.iter().map(|attached| {
+            let left = attached.points.iter().filter(|one| !is_over(one.owner()));
+            let left: Vec<P> = left.copied().collect();
+            let (file, module) = (Arc::clone(&attached.file), Arc::clone(&attached.module));
+            (file, module, left, attached.pid)
+        });
+        let mut others: Vec<_> = others.collect();
+        others.retain(|(_, _, left, _)| !left.is_empty());
+        let closed_ns = monotonic_ns();
+        close(found);
+        for (file, module, left, pid) in &others {
+            let owners = left.iter().map(P::owner);
+            match self.attach(file, module, left, *pid) {
+                // It has exited meanwhile.
+                Err(error) if error.is_no_process() && pid.is_some() => {}
+                Err(error) => {
+                    let why = format!("not measured any more: {error}");
+                    let failed = owners.map(|owner| (owner, why.clone()));
+                    interrupted.failed.extend(failed);
+                }
+                Ok(()) => interrupted.owners.extend(owners),
+            }
+        }
+        if !others.is_empty() {
+            interrupted.unseen_ns += monotonic_ns().saturating_since(closed_ns);
+        }
+    }
+}
+
+/// The points of each link: those of one owner, where there are no more owners than `apart`, else
+/// of as many as it takes; no more than `per_link`.
+fn divided<P: Probeable>(points: &[P], apart: usize, per_link: usize) -> Vec<&[P]> {
+    let owners = || {
+        points
+            .chunk_by(|a, b| a.owner() == b.owner())
+            .map(<[P]>::len)
+    };
+    let together = owners().count().div_ceil(apart.max(1)).max(1);
+    let lengths: Vec<usize> = owners().collect();
+    let mut rest = points;
+    let mut links = Vec::new();
+    for lengths in lengths.chunks(together) {
+        let (these, others) = rest.split_at(lengths.iter().sum());
+        links.extend(these.chunks(per_link));
+        rest = others;
+    }
+    links
 }
 
 impl<P> Drop for Probes<P> {
@@ -218,4 +281,49 @@ pub(super) fn supported() -> Result<Probing, MeasureError> {
 
 fn close<P>(attached: Vec<ProbeLink<P>>) {
     probing::close(attached.into_iter().map(|attached| attached.link).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::FileOffset;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Point(u32);
+
+    impl Probeable for Point {
+        fn probe(&self) -> Probe {
+            Probe {
+                offset: FileOffset::ZERO,
+                cookie: 0,
+                counter: None,
+            }
+        }
+
+        fn instrumentation(&self) -> u8 {
+            0
+        }
+
+        fn owner(&self) -> u32 {
+            self.0
+        }
+    }
+
+    // Check that owners have links of their own as long as there may be so many, and that beyond no
+    // more links are made than that, each with no more points than it may have; that no point is
+    // lost, and that owners share no link where there is room.
+    #[test]
+    fn owners_have_links_of_their_own() {
+        let points: Vec<Point> = (0..40).flat_map(|owner| [Point(owner); 3]).collect();
+        for (apart, per_link, most) in [(40, 64, 40), (256, 64, 40), (10, 64, 10), (0, 64, 2)] {
+            let links = divided(&points, apart, per_link);
+            assert!(links.len() <= most, "{apart}: {}", links.len());
+            assert_eq!(links.concat(), points);
+            assert!(links.iter().all(|link| link.len() <= per_link));
+            let of_one = |link: &&[Point]| link.iter().all(|point| *point == link[0]);
+            assert_eq!(links.iter().all(of_one), apart >= 40, "{apart}");
+        }
+        assert_eq!(divided(&points, 256, 1).len(), points.len());
+        assert!(divided::<Point>(&[], 0, 64).is_empty());
+    }
 }

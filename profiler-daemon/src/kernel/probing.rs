@@ -25,8 +25,11 @@ pub const MAX_SINGLE_POINTS: usize = 32;
 /// The same of all instrumentations together. (They are closed by the kernel one after the other
 /// where the profiler is killed.)
 pub const MAX_SINGLE_POINTS_IN_ALL: usize = 128;
-/// Threads that close links of single probes at a time: each waits for the kernel.
-const CLOSERS: usize = 8;
+/// Threads that close links at a time: each waits for the kernel, which makes as many wait together
+/// as come.
+const CLOSERS: usize = 32;
+/// The stack of each, bytes.
+const CLOSER_STACK_BYTES: usize = 64 << 10;
 /// The first kernel that tells a program which probe was hit.
 const COOKIES_SINCE: KernelVersion = KernelVersion::new(5, 15, 0);
 /// The first kernel on which programs at probes may use maps that are not whole from the beginning:
@@ -156,6 +159,7 @@ pub(super) fn close(links: Vec<OwnedFd>) {
         while links.len() > each {
             let some = links.split_off(links.len() - each);
             let closer = thread::Builder::new().name("detach".to_owned());
+            let closer = closer.stack_size(CLOSER_STACK_BYTES);
             // Where no thread is to be had, they are closed here, with the closure.
             if let Err(error) = closer.spawn_scoped(scope, move || drop(some)) {
                 debug!("links are closed one after the other: {error}");
@@ -187,7 +191,7 @@ mod tests {
     #[test]
     fn all_links_are_closed() {
         // Check that of none, one and many links each is closed, and only these.
-        for count in [0, 1, 7, 8, 9, 33] {
+        for count in [0, 1, 31, 32, 33, 100] {
             let made: io::Result<Vec<(io::PipeReader, io::PipeWriter)>> =
                 (0..count).map(|_| io::pipe()).collect();
             let (readers, writers): (Vec<_>, Vec<_>) = made.expect("pipes").into_iter().unzip();

@@ -17,7 +17,7 @@ use super::maps::{Maps, SharedMap};
 use super::measure_error::MeasureError;
 use super::measured::whole;
 use super::probe_program::Probe;
-use super::probes::{Probeable, Probes};
+use super::probes::{Interrupted, Probeable, Probes};
 use super::refusal::StartError;
 use super::variant::Variant;
 use crate::units::FileOffset;
@@ -56,6 +56,10 @@ impl Probeable for ProbePlace {
 
     fn instrumentation(&self) -> u8 {
         self.place.instrumentation as u8
+    }
+
+    fn owner(&self) -> u32 {
+        self.place.item
     }
 }
 
@@ -198,16 +202,12 @@ impl SpanProbes {
         self.forget_unprobed();
     }
 
-    /// Detaches the probes of these USDT points and spans. Others in the same links are attached
-    /// again: what hits them in between is not seen.
-    ///
-    /// # Errors
-    /// [`MeasureError`] if the others cannot be attached any more.
-    pub fn detach_items(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
-        let probes = &mut self.probes;
-        let others = probes.detach_points(|place| is_over(place.place.item));
+    /// Detaches the probes of these USDT points and spans. No hit of others is missed meanwhile,
+    /// but for those that are answered.
+    pub fn detach_items(&mut self, is_over: impl Fn(u32) -> bool) -> Interrupted {
+        let interrupted = self.probes.detach_owners(is_over);
         self.forget_unprobed();
-        others
+        interrupted
     }
 
     /// Removes what is done at places that no probe leads to any more. (The same place in the

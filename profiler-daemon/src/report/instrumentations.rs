@@ -86,7 +86,7 @@ pub struct ChosenFunction {
     pub exits: ExitPoints,
     /// `measured`, `counted`, `trial`, `given_up` or `refused`.
     pub state: &'static str,
-    /// Why it is not measured, or only counted; null: it is.
+    /// Why it is not measured, or only counted, or not all of its calls; null: it is.
     #[schema(required)]
     pub why: Option<String>,
     /// What the probes of one call cost here at most, nanoseconds; null of what is refused.
@@ -185,7 +185,7 @@ fn chosen(one: &MeasuredFunction, all: &crate::collect::MeasuredFunctions) -> Ch
     let (state, why) = match (&one.gave_up, refused) {
         (Some(why), _) => ("given_up", Some(why.clone())),
         (None, Some(why)) => ("counted", Some(why)),
-        (None, None) => ("measured", None),
+        (None, None) => ("measured", one.unseen.clone()),
     };
     ChosenFunction {
         function: plan.name.clone(),

@@ -140,7 +140,7 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: MonoNs) -> 
     }
     let about = About {
         counted_only: function.plan.exits.as_ref().err().map(String::as_str),
-        gave_up: function.gave_up.as_deref(),
+        gave_up: function.gave_up.as_deref().or(function.unseen.as_deref()),
         goroutines: function.plan.goroutines,
     };
     let calls = Calls::from(&row);
@@ -225,6 +225,7 @@ mod tests {
                 plan: Arc::new(plan),
                 attached_ns: MonoNs::ZERO,
                 gave_up: None,
+                unseen: None,
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
                 callers: Callers::new(),
             }],

@@ -166,6 +166,7 @@ pub async fn preview(
         plan: Arc::new(plan),
         attached_ns: now_ns,
         gave_up: None,
+        unseen: None,
         calls: Default::default(),
         callers: Default::default(),
     });

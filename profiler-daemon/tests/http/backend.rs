@@ -389,6 +389,7 @@ fn measuring(id: u32, wanted: InstrumentationRequest) -> InstrumentationState {
             functions: vec![MeasuredFunction {
                 plan: Arc::new(plan),
                 attached_ns: MonoNs::new(1_000 * MS),
+                unseen: None,
                 gave_up: None,
                 calls: Default::default(),
                 callers: Default::default(),

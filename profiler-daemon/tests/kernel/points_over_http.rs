@@ -274,3 +274,90 @@ fn spans_end_with_their_process() {
     workload.go();
     workload.truth();
 }
+
+// Check that functions and spans that come to cost too much are given up, and that no call and no
+// hit of one beside them in the same file is missed.
+#[test]
+fn giving_up_takes_nothing_of_others() {
+    let Some(daemon) = allowed() else { return };
+    let names = ["steady_call", "dear_first", "dear_second"];
+    let functions = names.map(|name| format!("workload:*given_up::{name}"));
+    let spans: Vec<Value> = names
+        .iter()
+        .zip(&functions)
+        .map(|(name, end)| json!({"name": name, "start": end, "end": end, "key": "tid"}))
+        .collect();
+    for what in ["functions", "spans"] {
+        let mut workload = Workload::start("given-up --wait --hold");
+        workload.ready();
+        let wanted = match what {
+            "functions" => json!(functions),
+            _ => json!(spans),
+        };
+        let mut body = json!({"pids": [workload.pid()], "budget_percent": 10});
+        body[what] = wanted;
+        let path = begin(&daemon, &body);
+        until(&daemon, &path, is("measuring"));
+        workload.go();
+        let truth = workload.truth().truth;
+        let one = ask(&daemon, "DELETE", &path, None, 200);
+        assert_eq!(one["given_up"], 2, "{one:#}");
+        let of_name = |name: &str| match what {
+            "functions" => row(&one, name),
+            _ => named(&one["measured"]["spans"], name),
+        };
+        let steady = of_name("steady_call");
+        let counted = match what {
+            "functions" => "/calls",
+            _ => "/starts",
+        };
+        assert_eq!(
+            number(steady, counted),
+            number(&truth, "/steady_calls"),
+            "{one:#}"
+        );
+        assert_eq!(steady["why"], Value::Null, "{steady:#}");
+        for name in &names[1..] {
+            let dear = of_name(name);
+            assert!(text(dear, "/why").contains("given up"), "{dear:#}");
+        }
+    }
+}
+
+// Check that where there are too many functions and processes for each to have links of its own, a
+// function that shares them with one that is given up says for how long it was not seen.
+#[test]
+fn what_shares_links_with_what_is_given_up_says_so() {
+    let Some(daemon) = allowed() else { return };
+    // Others that run the program: probes are in the memory of each that is measured. The first
+    // have links for each function, the last one for all.
+    let idle: Vec<Workload> = (0..14).map(|_| Workload::start("marked --wait")).collect();
+    let mut busy = Workload::start("given-up --wait --hold");
+    busy.ready();
+    idle.iter().for_each(|workload| drop(workload.ready()));
+    let mut pids: Vec<u32> = idle[1..].iter().map(Workload::pid).collect();
+    pids.push(busy.pid());
+    let modules = ["given_up", "loops", "naps"];
+    let functions = modules.map(|module| format!("workload:workload::programs::{module}::*"));
+    let path = begin(
+        &daemon,
+        &json!({
+            "functions": functions, "pids": pids, "budget_percent": 10, "exits": "none",
+        }),
+    );
+    let one = until(&daemon, &path, is("measuring"));
+    assert!(number(&one, "/points") > 400, "{one:#}");
+    busy.go();
+    let truth = busy.truth().truth;
+    let one = ask(&daemon, "DELETE", &path, None, 200);
+    let steady = row(&one, "steady_call");
+    assert!(
+        number(steady, "/calls") <= number(&truth, "/steady_calls"),
+        "{steady:#}"
+    );
+    assert!(text(steady, "/why").contains("not seen for"), "{steady:#}");
+    for dear in ["dear_first", "dear_second"] {
+        let dear = row(&one, dear);
+        assert!(text(dear, "/why").contains("given up"), "{dear:#}");
+    }
+}

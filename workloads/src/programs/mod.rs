@@ -12,6 +12,7 @@ mod dear_calls;
 mod deleted;
 mod exec;
 mod faults;
+mod given_up;
 mod jit;
 mod loops;
 mod many;
@@ -58,6 +59,7 @@ const PROGRAMS: &[Program] = &[
     withheld::PROGRAM,
     wakers::PROGRAM,
     faults::PROGRAM,
+    given_up::PROGRAM,
     faults::IO,
     storm::PROGRAM,
     recursion::PROGRAM,

@@ -10,6 +10,7 @@ use super::plan::PlannedFunction;
 use super::{Measuring, point_limits};
 use crate::kernel::{FunctionProbes, Kernel, MeasureError, ProbePoint};
 use crate::processes::live::Processes;
+use crate::sys::clock::monotonic_ns;
 
 impl Measuring {
     /// Processes that have come, or gone.
@@ -108,9 +109,8 @@ impl Measuring {
     /// Detaches functions, and forgets what the kernel side has of them.
     pub(super) fn drop_probes(&mut self, kernel: &mut Kernel, numbers: &HashSet<u32>) {
         let is_over = |function: u32| numbers.contains(&function);
-        if let Err(error) = kernel.measured.detach_functions(is_over) {
-            warn!("other functions are not measured any more either: {error}");
-        }
+        let interrupted = kernel.measured.detach_functions(is_over);
+        self.interrupted(&interrupted, monotonic_ns());
         kernel
             .measured
             .remove(|_| false, |key| is_over(key.function));

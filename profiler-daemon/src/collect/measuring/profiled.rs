@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use profiler_common::measured::MeasuredRow;
 
+use super::spent::unseen;
 use super::{Measuring, process_of};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
@@ -57,7 +58,11 @@ impl Measuring {
             (function.module != ModuleId::UNKNOWN).then(|| FunctionState {
                 function: Arc::clone(function),
                 detached: of.detached_ns.or_else(|| ended(of.of)).map(at),
-                gave_up: of.gave_up.as_deref().map(Into::into),
+                gave_up: of
+                    .gave_up
+                    .clone()
+                    .or_else(|| unseen(of.unseen_ns))
+                    .map(Into::into),
                 borders: (None, None),
             })
         });

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use tracing::warn;
-
 use super::Measuring;
-use crate::kernel::Kernel;
+use crate::kernel::{Interrupted, Kernel};
 use crate::units::MonoNs;
 
 /// What costs something.
@@ -38,8 +36,8 @@ pub(super) struct TooDear {
 }
 
 /// What has to go so that no process spends more than `budget` (of one processor) on
-/// those that are left; of each process the costliest first, and at most `most`.
-pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) -> Vec<TooDear> {
+/// those that are left; of each process the costliest first.
+pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64) -> Vec<TooDear> {
     let mut found: Vec<TooDear> = Vec::new();
     let mut processes: HashMap<u32, Vec<Hits>> = HashMap::new();
     for one in hits {
@@ -49,7 +47,7 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
         hits.retain(|one| found.iter().all(|gone| gone.what != one.what));
         hits.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
         let mut all_ns: f64 = hits.iter().map(|one| one.cost_ns).sum();
-        for one in hits.iter().take(most) {
+        for one in &hits {
             let share = all_ns / took_ns;
             if share <= budget {
                 break;
@@ -74,8 +72,20 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
     found
 }
 
+/// What is told of something that was not followed for so long, nanoseconds, because it shares
+/// links with others; `None`: it was all the time.
+pub(in crate::collect) fn unseen(unseen_ns: u64) -> Option<String> {
+    (unseen_ns > 0).then(|| {
+        format!(
+            "not seen for {} ms, while others that share its probes were given up",
+            unseen_ns.div_ceil(1_000_000)
+        )
+    })
+}
+
 impl Measuring {
-    /// Where probes take more of a process than they may, what costs most loses its own.
+    /// Where probes take more of a process than they may, what costs most loses its own, until the
+    /// rest fits.
     pub(super) fn keep_budgets(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
         let took_ns = now_ns.saturating_since(self.looked_ns) as f64;
         self.looked_ns = now_ns;
@@ -93,8 +103,9 @@ impl Measuring {
                 });
             }
         }
+        let mut interrupted = Vec::new();
         for (id, one) in &mut self.instrumentations {
-            let (of_items, any_new) = one.spanning.spent(&costs);
+            let of_items = one.spanning.spent(&costs);
             let mut hits = hits.remove(id).unwrap_or_default();
             hits.extend(of_items.into_iter().map(|of| Hits {
                 pid: of.pid,
@@ -105,33 +116,46 @@ impl Measuring {
             if one.budget <= 0.0 || !one.runs() {
                 continue;
             }
-            // USDT points and spans have no trial: of those that are new, the first look is it.
-            let most = if any_new && one.trial { usize::MAX } else { 1 };
             let (mut functions, mut items) = (HashMap::new(), HashMap::new());
-            for TooDear { what, why } in too_dear(&hits, took_ns, one.budget, most) {
+            for TooDear { what, why } in too_dear(&hits, took_ns, one.budget) {
                 match what {
                     ProbedItem::Function(number) => functions.insert(number, why),
                     ProbedItem::Item(number) => items.insert(number, why),
                 };
             }
             self.given_up += (functions.len() + items.len()) as u64;
-            let mut detached = Ok(());
             if !items.is_empty() {
-                detached = one.spanning.give_up(kernel, items);
+                self.given_up += one.spanning.give_up(kernel, items);
             }
             if !functions.is_empty() {
                 let is_over = |function: u32| functions.contains_key(&function);
-                detached = detached.and(kernel.measured.detach_functions(is_over));
-            }
-            if let Err(error) = detached {
-                warn!("others are not measured any more either: {error}");
-                one.trouble = Some(error.to_string());
+                let of_them = kernel.measured.detach_functions(is_over);
+                interrupted.push(of_them);
             }
             for (number, why) in functions {
                 if let Some(function) = self.functions.get_mut(&number) {
                     function.gave_up = Some(why);
                     function.detached_ns = Some(now_ns);
                 }
+            }
+        }
+        for one in interrupted {
+            self.interrupted(&one, now_ns);
+        }
+    }
+
+    /// Functions shared links with others that were detached.
+    pub(super) fn interrupted(&mut self, interrupted: &Interrupted, now_ns: MonoNs) {
+        for number in &interrupted.owners {
+            if let Some(function) = self.functions.get_mut(number) {
+                function.unseen_ns += interrupted.unseen_ns;
+            }
+        }
+        for (number, why) in &interrupted.failed {
+            if let Some(function) = self.functions.get_mut(number) {
+                self.given_up += 1;
+                function.gave_up = Some(why.clone());
+                function.detached_ns = Some(now_ns);
             }
         }
     }
@@ -158,8 +182,8 @@ impl Measuring {
 mod tests {
     use super::*;
 
-    // Check that of a process over its budget the costliest functions go until the rest fits, that
-    // no more go than may at a time, and that a process within its budget loses nothing.
+    // Check that of a process over its budget the costliest functions go until the rest fits, all
+    // at once, and that a process within its budget loses nothing.
     #[test]
     fn the_costliest_go_first() {
         let hits = |pid, function, cost_ns| Hits {
@@ -174,14 +198,10 @@ mod tests {
             hits(1, 22, 4.0),
             hits(2, 23, 4.0),
         ];
-        let gone = |most| {
-            let gone = too_dear(&all, 1000.0, 0.05, most).into_iter();
-            gone.map(|one| one.what).collect::<Vec<_>>()
-        };
-        let [first, second] = [21, 20].map(ProbedItem::Function);
-        assert_eq!(gone(usize::MAX), [first, second]);
-        assert_eq!(gone(1), [first]);
-        let why = &too_dear(&all, 1000.0, 0.05, 1)[0].why;
+        let gone = too_dear(&all, 1000.0, 0.05);
+        let what: Vec<ProbedItem> = gone.iter().map(|one| one.what).collect();
+        assert_eq!(what, [21, 20].map(ProbedItem::Function));
+        let why = &gone[0].why;
         assert!(
             why.contains(
                 "process 1 cost 6.0 % of a processor, and all probes there 11.9 % of 5.0 %"
@@ -202,9 +222,9 @@ mod tests {
         };
         let (function, point) = (ProbedItem::Function(20), ProbedItem::Item(20));
         let fits = [hits(function, 45.0)];
-        assert_eq!(too_dear(&fits, 1000.0, 0.05, 1), []);
+        assert_eq!(too_dear(&fits, 1000.0, 0.05), []);
         let both = [hits(function, 20.0), hits(point, 45.0)];
-        let gone = too_dear(&both, 1000.0, 0.05, usize::MAX);
+        let gone = too_dear(&both, 1000.0, 0.05);
         assert_eq!(gone.len(), 1);
         assert_eq!(gone[0].what, point);
         assert!(gone[0].why.contains("hits a second"), "{}", gone[0].why);

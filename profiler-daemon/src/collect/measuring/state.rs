@@ -10,6 +10,7 @@ use super::super::callers::Callers;
 use super::super::spanning::TracedItem;
 use super::instrumentation::{InstrumentationState, Stage};
 use super::plan::PlannedFunction;
+use super::spent::unseen;
 use super::{Measuring, process_of};
 use crate::kernel::{Kernel, ProbeCosts};
 use crate::processes::ids::ProcessKey;
@@ -26,6 +27,8 @@ pub struct MeasuredFunction {
     pub attached_ns: MonoNs,
     /// Why its probes were detached before the end.
     pub gave_up: Option<String>,
+    /// That some of its calls were not seen, a sentence.
+    pub unseen: Option<String>,
     /// Its calls by process.
     pub calls: BTreeMap<ProcessKey, MeasuredRow>,
     /// Where they were made.
@@ -71,6 +74,7 @@ impl Measuring {
                     plan: Arc::clone(&function.plan),
                     attached_ns: function.attached_ns,
                     gave_up: function.gave_up.clone(),
+                    unseen: unseen(function.unseen_ns),
                     calls: calls.collect(),
                     callers: callers.remove(number).unwrap_or_default(),
                 };

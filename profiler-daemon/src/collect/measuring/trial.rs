@@ -77,7 +77,7 @@ impl Measuring {
         let hits = self.hits(&over);
         let gone = match budget {
             0.0 => Vec::new(),
-            budget => too_dear(&hits, took_ns, budget, usize::MAX),
+            budget => too_dear(&hits, took_ns, budget),
         };
         let gone: HashMap<ProbedItem, String> =
             gone.into_iter().map(|one| (one.what, one.why)).collect();
