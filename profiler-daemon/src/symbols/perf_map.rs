@@ -4,9 +4,15 @@
 //!
 //! Whoever runs the process writes the file, so: every size and number is bounded, what makes no
 //! sense is passed over, and the work grows with the number of lines whatever they say. Engines
-//! append and never take back, so of two functions at one address the later line holds.
+//! append and never take back, so of two functions at one address the later line holds: names that
+//! were found before it was written are to be forgotten ([`PerfMaps::look_again`]).
 
-use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    sync::Arc,
+};
 
 use super::names::{FunctionKind, FunctionName, Unnamed};
 use crate::processes::{files::ModuleFile, module::ModuleId};
@@ -25,7 +31,10 @@ const MAX_FUNCTION_BYTES: u64 = 64 << 20;
 const MAX_LOADED: usize = 4;
 /// Most bytes that they take together, unless the one used last takes more.
 const MAX_LOADED_BYTES: usize = 64 << 20;
-/// A file that has grown is read again at most this often, nanoseconds.
+/// Files of which it is known how they were when names were found in them. The names of others are
+/// found anew at each question.
+const MAX_KNOWN: usize = 4096;
+/// A file that has changed is read again at most this often, nanoseconds.
 const AGAIN_NS: u64 = 2_000_000_000;
 /// A file that nobody asked for is dropped after this time, nanoseconds.
 const KEEP_NS: u64 = 60_000_000_000;
@@ -184,15 +193,44 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<MapEntry> {
 #[derive(Debug)]
 struct LoadedMap {
     map: Map,
-    size_bytes: u64,
-    read_ns: MonoNs,
     used_ns: MonoNs,
+}
+
+/// How a file was at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    size_bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Version {
+    /// Of a file that nobody can look at: an empty one.
+    fn of(file: &File) -> Self {
+        file.metadata().map_or_else(
+            |_| Self::default(),
+            |found| Self {
+                inode: found.ino(),
+                size_bytes: found.size(),
+                modified: (found.mtime(), found.mtime_nsec()),
+            },
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownVersion {
+    version: Version,
+    since_ns: MonoNs,
 }
 
 /// The files read lately.
 #[derive(Debug, Default)]
 pub(super) struct PerfMaps {
     loaded: HashMap<ModuleId, LoadedMap>,
+    /// What names are found in, also once it is no longer loaded: what was written later is not
+    /// read until somebody looks again.
+    known: HashMap<ModuleId, KnownVersion>,
     cut: u64,
 }
 
@@ -203,34 +241,48 @@ impl PerfMaps {
         self.cut
     }
 
-    /// The functions at addresses of one process.
+    /// Takes the file as it is now, if it has changed and the last look is long enough ago. True if
+    /// names that were found in it before may be wrong now.
+    pub(super) fn look_again(&mut self, file: &ModuleFile, now_ns: MonoNs) -> bool {
+        let module = file.module;
+        let known = self.known.get(&module);
+        if known.is_some_and(|known| now_ns.saturating_since(known.since_ns) < AGAIN_NS) {
+            return false;
+        }
+        let version = Version::of(&file.file);
+        if known.is_some_and(|known| known.version == version) {
+            return false;
+        }
+        if known.is_none() && self.known.len() >= MAX_KNOWN {
+            let oldest = self.known.iter().min_by_key(|(_, each)| each.since_ns);
+            let oldest = oldest.map(|(module, _)| *module);
+            oldest.and_then(|oldest| self.known.remove(&oldest));
+        }
+        let since_ns = now_ns;
+        self.known
+            .insert(module, KnownVersion { version, since_ns });
+        self.loaded.remove(&module);
+        true
+    }
+
+    /// The functions at addresses of one process, as the file was at the last look.
     pub(super) fn names(
         &mut self,
         file: &Arc<ModuleFile>,
         addresses: &[VirtualAddress],
         now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
-        let size_bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
-        let current = self.loaded.get(&file.module).is_some_and(|loaded| {
-            loaded.size_bytes == size_bytes || now_ns.saturating_since(loaded.read_ns) < AGAIN_NS
-        });
-        if !current {
-            // Not both at a time.
-            self.loaded.remove(&file.module);
+        let module = file.module;
+        if !self.loaded.contains_key(&module) {
+            let known = self.known.get(&module);
+            let size_bytes = known.map_or(0, |known| known.version.size_bytes);
             let map = Map::parse(read(&file.file, size_bytes));
             self.cut += u64::from(map.cut || size_bytes > MAX_FILE_BYTES);
             self.make_room(map.held_bytes());
-            self.loaded.insert(
-                file.module,
-                LoadedMap {
-                    map,
-                    size_bytes,
-                    read_ns: now_ns,
-                    used_ns: now_ns,
-                },
-            );
+            let used_ns = now_ns;
+            self.loaded.insert(module, LoadedMap { map, used_ns });
         }
-        let Some(loaded) = self.loaded.get_mut(&file.module) else {
+        let Some(loaded) = self.loaded.get_mut(&module) else {
             return vec![Err(Unnamed::Jit); addresses.len()];
         };
         loaded.used_ns = now_ns;

@@ -104,16 +104,42 @@ fn large_files_go() {
                 modified_unix_ns: 0,
             },
         });
-        let names = maps.names(
-            &file,
-            &[0x1000, 0x1010].map(VirtualAddress::new),
-            MonoNs::new(number),
-        );
+        let (places, now_ns) = ([0x1000, 0x1010], MonoNs::new(number));
+        assert!(maps.look_again(&file, now_ns));
+        let names = maps.names(&file, &places.map(VirtualAddress::new), now_ns);
         assert!(names[0].is_ok() && names[1].is_err());
     }
     let held: usize = maps.loaded.values().map(|each| each.map.held_bytes()).sum();
     assert!(held <= MAX_LOADED_BYTES && maps.loaded.contains_key(&ModuleId(12)));
     assert_eq!(maps.cut(), 3);
+}
+
+// Check that of files beyond those that are remembered names are found anew, and that nothing is
+// remembered of more.
+#[test]
+fn no_more_files_are_remembered_than_may_be() {
+    let file = tempfile::tempfile().unwrap();
+    let mut maps = PerfMaps::default();
+    let mut look = |number: usize, now_ns: u64| {
+        let file = ModuleFile {
+            module: ModuleId(number as u64),
+            file: file.try_clone().unwrap(),
+            identity: crate::processes::module::FileIdentity {
+                device: 0,
+                inode: 0,
+                size_bytes: 0,
+                modified_unix_ns: 0,
+            },
+        };
+        let is_new = maps.look_again(&file, MonoNs::new(now_ns));
+        (is_new, maps.known.len())
+    };
+    for number in 0..MAX_KNOWN {
+        assert_eq!(look(number, number as u64), (true, number + 1));
+    }
+    assert_eq!(look(MAX_KNOWN, AGAIN_NS), (true, MAX_KNOWN));
+    assert_eq!(look(1, 2 * AGAIN_NS), (false, MAX_KNOWN));
+    assert_eq!(look(0, 2 * AGAIN_NS), (true, MAX_KNOWN));
 }
 
 proptest! {

@@ -406,13 +406,19 @@ impl NameWorker {
         found
     }
 
-    /// Forgets the names of modules whose debug file has been installed since they were found.
+    /// Forgets the names of modules whose debug file has been installed since they were found, and
+    /// of code made at run time whose process has named more since: it may be where other code was.
     fn look_again(&mut self, requests: &[Request], now_ns: MonoNs) {
         let mut looked_at: HashMap<ModuleId, bool> = HashMap::new();
         for request in requests {
             looked_at
                 .entry(request.place.module)
-                .or_insert_with(|| self.debug_files.look_again(request, now_ns));
+                .or_insert_with(|| match &request.file {
+                    Some(file) if request.module.kind == ModuleKind::Jit => {
+                        self.perf_maps.look_again(file, now_ns)
+                    }
+                    _ => self.debug_files.look_again(request, now_ns),
+                });
         }
         looked_at.retain(|_, found| *found);
         if !looked_at.is_empty() {

@@ -515,3 +515,60 @@ fn a_debug_file_that_comes_later() {
     assert_eq!(named_at(minute_ns), before);
     assert_eq!(named_at(minute_ns + 1), "hidden");
 }
+
+// Check that code made at run time has the name that was written last for its address, also where
+// an earlier one was told before: for what was told once, and for what is asked for the first time.
+// Names are remembered as long as nothing is written, and are there once the file is loaded no
+// more.
+#[test]
+fn code_made_where_other_code_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf-7.map");
+    let write = |text: &str| {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    };
+    write("1000 100 first\n");
+    let request = |offset| {
+        let mut request = file_request(&path, offset);
+        request.module = Arc::new(Module::named("[jit] /tmp/perf-7.map", ModuleKind::Jit));
+        request
+    };
+    let requests = [request(0x1010), request(0x1050), request(0x2000)];
+    let mut worker = worker();
+    let seconds = |count: u64| count * 1_000_000_000;
+    let names = |worker: &mut NameWorker, of: &[Request], now_s| -> Vec<String> {
+        let names = resolve(worker, of, seconds(now_s)).into_iter();
+        names.map(|named| named.function.name.to_string()).collect()
+    };
+    let nameless = "[jit] /tmp/perf-7.map";
+    assert_eq!(names(&mut worker, &requests[..1], 1), ["first"]);
+    write("1040 20 second\n");
+    // Too soon: what was written is not read yet, not for new places either.
+    assert_eq!(
+        names(&mut worker, &requests, 2),
+        ["first", "first", nameless]
+    );
+    assert_eq!(
+        names(&mut worker, &requests, 4),
+        ["first", "second", nameless]
+    );
+    write("1000 10 third\n1010 10 fourth\n2000 1 fifth\n");
+    worker.unload(MonoNs::new(seconds(100)));
+    assert_eq!(names(&mut worker, &requests[1..], 101), ["second", "fifth"]);
+    assert_eq!(
+        names(&mut worker, &requests, 102),
+        ["fourth", "second", "fifth"]
+    );
+    let (hits, evicted) = (worker.counts.hits, worker.cache.evicted());
+    worker.unload(MonoNs::new(seconds(200)));
+    assert_eq!(
+        names(&mut worker, &requests, 201),
+        ["fourth", "second", "fifth"]
+    );
+    assert_eq!(
+        (worker.counts.hits, worker.cache.evicted()),
+        (hits + 3, evicted)
+    );
+}
