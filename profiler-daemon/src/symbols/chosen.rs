@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::{
     aliases::without_version,
     demangle::demangle,
-    file_tables::{Binding, Deadline, FileTables, SymbolEntry},
+    file_tables::{Binding, Deadline, FileTables, SymbolEntry, TooSlow},
     usdt::MAX_PLACES,
 };
 use crate::units::{FileOffset, ModuleAddress};
@@ -79,6 +79,12 @@ impl Pattern {
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         (self.module.starts_with('/') && !self.module.contains('*')).then_some(&self.module)
+    }
+
+    /// Does it say in which file?
+    #[must_use]
+    pub fn names_module(&self) -> bool {
+        self.module.bytes().any(|byte| byte != b'*')
     }
 
     /// Is that file meant, by its path or the last part of it?
@@ -226,6 +232,8 @@ struct KnownAddress {
     names: Vec<(Binding, String)>,
     /// Address and size of its code elsewhere: not more than [`MAX_PARTS`].
     parts: Vec<(ModuleAddress, u64)>,
+    /// Some of that is said to be another function's too.
+    shares_part: bool,
 }
 
 impl KnownAddress {
@@ -296,18 +304,26 @@ pub fn choose_within(
         .iter()
         .flat_map(|(address, known)| known.names.iter().map(|(_, name)| (name.clone(), *address)))
         .collect();
+    // Whose a part is, by its address: it is decoded once, however many functions claim it.
+    let mut owners: HashMap<ModuleAddress, ModuleAddress> = HashMap::new();
     let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
             return;
         };
         if let Some(of) = part_of(&raw) {
             let of = of_name.get(&*demangle(of));
-            let known = of.and_then(|address| meant.get_mut(address));
+            let known = of.and_then(|address| Some((*address, meant.get_mut(address)?)));
             let part = (symbol.address, symbol.size_bytes);
-            if let Some(known) = known
-                && known.parts.len() < MAX_PARTS
-                && !known.parts.contains(&part)
+            let Some((address, known)) = known else {
+                return;
+            };
+            if owners
+                .get(&symbol.address)
+                .is_some_and(|owner| *owner != address)
             {
+                known.shares_part = true;
+            } else if known.parts.len() < MAX_PARTS && !known.parts.contains(&part) {
+                owners.insert(symbol.address, address);
                 known.parts.push(part);
             }
         } else if let Some(known) = meant.get_mut(&symbol.address) {
@@ -324,10 +340,25 @@ pub fn choose_within(
     let looked = tables.each_symbol(file, deadline, &mut take);
     looked.map_err(|_| NoChoice::TooSlow)?;
     let starts = Starts::of(&starts);
-    let chosen = meant
-        .iter()
-        .map(|(address, known)| chosen(file, &tables, &starts, *address, known));
-    Ok(chosen.collect())
+    let code = CodeOf {
+        file,
+        tables: &tables,
+        starts: &starts,
+        deadline,
+    };
+    let chosen = meant.iter();
+    let chosen = chosen.map(|(address, known)| chosen_one(&code, *address, known));
+    let chosen: Result<_, TooSlow> = chosen.collect();
+    chosen.map_err(|_| NoChoice::TooSlow)
+}
+
+/// Where code is read from, and until when.
+#[derive(Clone, Copy)]
+struct CodeOf<'a> {
+    file: &'a File,
+    tables: &'a FileTables,
+    starts: &'a Starts,
+    deadline: Deadline,
 }
 
 /// Where functions begin, in order, each with the one of those before it that reaches furthest:
@@ -385,85 +416,104 @@ fn part_of(raw: &str) -> Option<&str> {
     (rest.is_empty() || rest.starts_with('.')).then(|| &raw[..at])
 }
 
-fn chosen(
-    file: &File,
-    tables: &FileTables,
-    starts: &Starts,
+fn chosen_one(
+    code: &CodeOf<'_>,
     address: ModuleAddress,
     known: &KnownAddress,
-) -> Chosen {
+) -> Result<Chosen, TooSlow> {
     let mut names = known.names.clone();
     names.sort_by_key(|(binding, name)| {
         let underscores = name.len() - name.trim_start_matches('_').len();
         (underscores, *binding, name.len())
     });
     let mut names = names.into_iter().map(|(_, name)| name);
-    Chosen {
+    Ok(Chosen {
         name: names.next().unwrap_or_default(),
         aliases: names.collect(),
         address,
-        points: points_of(file, tables, starts, address, known),
-    }
+        points: points_of(code, address, known)?,
+    })
 }
 
+/// The code of a function, or of a part of one.
+fn piece(
+    code: &CodeOf<'_>,
+    address: ModuleAddress,
+    size_bytes: u64,
+) -> Result<Piece, NotMeasurable> {
+    if size_bytes == 0 {
+        return Err(NotMeasurable::NoSize);
+    }
+    let end = address.checked_add(size_bytes);
+    let end = end.ok_or(NotMeasurable::NoCode)?;
+    if let Some(other) = code.starts.first_within(address, end) {
+        return Err(NotMeasurable::Overlaps(other - address));
+    }
+    if let Some(other) = code.starts.covering(address) {
+        return Err(NotMeasurable::Within(address - other));
+    }
+    let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+    if size > MAX_FUNCTION_BYTES {
+        return Err(NoProbe::TooLong(size).into());
+    }
+    let bytes = code.tables.code_bytes(code.file, address, size);
+    let (code, _) = bytes.ok_or(NotMeasurable::NoCode)?;
+    Ok(Piece { code, address })
+}
+
+/// # Errors
+/// Within, why it cannot be measured.
 fn points_of(
-    file: &File,
-    tables: &FileTables,
-    starts: &Starts,
+    code: &CodeOf<'_>,
     address: ModuleAddress,
     known: &KnownAddress,
-) -> Result<ChosenPoints, NotMeasurable> {
+) -> Result<Result<ChosenPoints, NotMeasurable>, TooSlow> {
+    code.deadline.check()?;
     if known.chosen_at_start {
-        return Err(NotMeasurable::ChosenAtStart);
+        return Ok(Err(NotMeasurable::ChosenAtStart));
     }
-    let of =
-        |address: ModuleAddress, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), NotMeasurable> {
-            if size_bytes == 0 {
-                return Err(NotMeasurable::NoSize);
-            }
-            let end = address
-                .checked_add(size_bytes)
-                .ok_or(NotMeasurable::NoCode)?;
-            if let Some(other) = starts.first_within(address, end) {
-                return Err(NotMeasurable::Overlaps(other - address));
-            }
-            if let Some(other) = starts.covering(address) {
-                return Err(NotMeasurable::Within(address - other));
-            }
-            let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
-            if size > MAX_FUNCTION_BYTES {
-                return Err(NoProbe::TooLong(size).into());
-            }
-            tables
-                .code_bytes(file, address, size)
-                .ok_or(NotMeasurable::NoCode)
-        };
-    let piece = |address: ModuleAddress, size_bytes: u64| -> Result<Piece, NotMeasurable> {
-        let (code, _) = of(address, size_bytes)?;
-        Ok(Piece { code, address })
+    let own = match piece(code, address, known.size_bytes) {
+        Ok(own) => own,
+        Err(why) => return Ok(Err(why)),
     };
-    let own = piece(address, known.size_bytes)?;
-    let parts = known.parts.iter().map(|(start, size)| piece(*start, *size));
-    let parts: Option<Vec<Piece>> = parts.map(Result::ok).collect();
-    let around = Around {
-        file,
-        tables,
-        starts,
-    };
+    let mut parts = Vec::new();
+    for (start, size_bytes) in &known.parts {
+        code.deadline.check()?;
+        parts.push(piece(code, *start, *size_bytes).ok());
+    }
+    let parts: Option<Vec<Piece>> = parts.into_iter().collect();
+    Ok(points_in(code, &own, parts.as_deref(), known))
+}
+
+/// The points of a function whose code was read; `parts`: `None` if some could not be.
+fn points_in(
+    code: &CodeOf<'_>,
+    own: &Piece,
+    parts: Option<&[Piece]>,
+    known: &KnownAddress,
+) -> Result<ChosenPoints, NotMeasurable> {
     let found = if known.is_go {
-        points::find_go(&own, &around)?
+        points::find_go(own, code)?
     } else {
-        points::find(&own, parts.as_deref(), &around)?
+        points::find(own, parts, code)?
     };
+    let exits = if known.shares_part {
+        found.exits.and(Err(NoExits::SharedPart))
+    } else {
+        found.exits
+    };
+    if found.loops && exits.is_err() {
+        return Err(NoProbe::Loop.into());
+    }
     let in_file = |point: &Point| {
-        let (_, offset) = tables.code_bytes(file, point.address, 1)?;
+        let (_, offset) = code.tables.code_bytes(code.file, point.address, 1)?;
         Some(FilePoint {
             offset,
             stepped: point.stepped,
             condition: point.condition,
         })
     };
-    let exits = found.exits.and_then(|exits| {
+    let exits = exits.and_then(|exits| {
         let exits: Option<Vec<FilePoint>> = exits.iter().map(in_file).collect();
         exits.ok_or(NoExits::Part)
     });
@@ -475,14 +525,7 @@ fn points_of(
     })
 }
 
-/// See [`Surroundings`].
-struct Around<'a> {
-    file: &'a File,
-    tables: &'a FileTables,
-    starts: &'a Starts,
-}
-
-impl Surroundings for Around<'_> {
+impl Surroundings for CodeOf<'_> {
     fn nameless_code(&self, address: ModuleAddress, at_most: usize) -> Option<Vec<u8>> {
         // Jumps to other files have no names, and are no code of anybody's.
         let section = self.tables.code_at(address)?;

@@ -180,6 +180,82 @@ fn functions_within_others_are_refused() {
     assert!(of_goroutines(&points(true)));
 }
 
+/// An entry of a symbol table: a function of the first section.
+fn function_symbol(name: u32, address: u64, size: u64) -> Vec<u8> {
+    let mut entry = name.to_le_bytes().to_vec();
+    entry.extend([0x12, 0, 1, 0]);
+    entry.extend((CODE_ADDRESS + address).to_le_bytes());
+    entry.extend(size.to_le_bytes());
+    entry
+}
+
+// Check that decoding functions takes no more than the time for the file, however few symbols it
+// has.
+#[test]
+fn decoding_ends_with_the_time_for_the_file() {
+    const FUNCTIONS: u64 = 200;
+    let size = MAX_FUNCTION_BYTES as u64;
+    let code = vec![0x50; usize::try_from(FUNCTIONS * size).unwrap()];
+    let symbols = (0..FUNCTIONS).flat_map(|number| function_symbol(1, number * size, size));
+    let sections = [
+        MadeSection::new(".symtab", symbols.collect()),
+        MadeSection::new(".strtab", b"\0f\0".to_vec()),
+    ];
+    let file = memory_file(&program(&code, &sections)).unwrap();
+    let all = pattern("*:f");
+    let (budget_ns, began_ns) = (50_000_000, crate::sys::clock::thread_ns());
+    let chosen = choose_within(&file, &[&all], budget_ns);
+    let took_ns = crate::sys::clock::thread_ns() - began_ns;
+    assert_eq!(chosen.err(), Some(NoChoice::TooSlow));
+    // The function under way is done with.
+    assert!(took_ns < 10 * budget_ns, "{took_ns}");
+}
+
+// Check that code that lies apart is one function's, and that another one that claims it is counted
+// only.
+#[test]
+fn a_part_is_of_one_function() {
+    let code = [
+        0x55, 0x5d, 0xc3, // one: push rbp; pop rbp; ret
+        0x55, 0x5d, 0xc3, // two
+        0x31, 0xc0, 0xc3, // xor eax, eax; ret
+    ];
+    let names = b"\0one\0two\0one.cold\0two.cold\0";
+    let at = |name: &[u8]| {
+        let mut places = names.windows(name.len() + 1);
+        u32::try_from(
+            places
+                .position(|part| part[..name.len()] == *name && part[name.len()] == 0)
+                .unwrap(),
+        )
+        .unwrap()
+    };
+    let symbols = [
+        function_symbol(at(b"one"), 0, 3),
+        function_symbol(at(b"two"), 3, 3),
+        function_symbol(at(b"one.cold"), 6, 3),
+        function_symbol(at(b"two.cold"), 6, 3),
+    ];
+    let sections = [
+        MadeSection::new(".symtab", symbols.concat()),
+        MadeSection::new(".strtab", names.to_vec()),
+    ];
+    let file = memory_file(&program(&code, &sections)).unwrap();
+    let all = pattern("*:*");
+    let exits = choose(&file, &[&all]).unwrap().into_iter().map(|one| {
+        let exits = one.points.unwrap().exits;
+        (one.name, exits.map(|exits| exits.len()))
+    });
+    let exits: Vec<_> = exits.collect();
+    assert_eq!(
+        exits,
+        [
+            ("one".to_owned(), Ok(2)),
+            ("two".to_owned(), Err(NoExits::SharedPart))
+        ]
+    );
+}
+
 #[test]
 fn damaged_files() {
     let image = fs::read(std::env::current_exe().unwrap()).unwrap();

@@ -123,6 +123,11 @@ pub enum NoExits {
     /// Code of it that lies apart cannot be read.
     #[error("its exits cannot be found: code of it that lies apart (.cold) cannot be read")]
     Part,
+    /// Code of it that lies apart is another function's as well.
+    #[error(
+        "its exits cannot be found: code of it that lies apart (.cold) is another function's too"
+    )]
+    SharedPart,
     /// Its calls are of goroutines, which it does not know where they are probed.
     #[error(
         "it was made by Go before 1.17, where functions do not have their goroutine in a register: its calls cannot be followed from thread to thread"
