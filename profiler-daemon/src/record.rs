@@ -16,6 +16,7 @@ mod traced;
 mod wanted;
 mod write;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -146,7 +147,7 @@ async fn record(
     let ended = tokio::select! {
         ended = recorded.end(length, signals) => ended?,
         never = progress::show(live.access(), began, length, shows) => match never {},
-        Err(error) = follow(&mut traced, live) => return Err(error),
+        never = follow(&mut traced, live) => match never {},
     };
     let measured = match &traced {
         Some(traced) => Some(traced.end(live).await?),
@@ -171,8 +172,8 @@ async fn record(
     Ok(recorded.left(ended))
 }
 
-/// Measures functions that come to be there later. Returns only if that fails.
-async fn follow(traced: &mut Option<TracedFunctions>, live: &Live) -> anyhow::Result<()> {
+/// Measures functions that come to be there later.
+async fn follow(traced: &mut Option<TracedFunctions>, live: &Live) -> Infallible {
     match traced {
         Some(traced) => traced.follow(live).await,
         None => std::future::pending().await,

@@ -4,6 +4,7 @@
 mod access;
 pub mod choosing;
 pub mod instrumenting;
+pub mod looking;
 pub mod spanning;
 
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! Functions that a recording measures exactly (`--trace`): found in the files of the programs, and
 //! handed over to be measured.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
@@ -15,31 +17,38 @@ use crate::collect::{
 use crate::config::targets::Targets;
 use crate::elf::ElfFile;
 use crate::report::{self, Measured};
-use crate::stages::choosing::{Chooser, CodeFile, Exits, mapped};
+use crate::stages::Unanswered;
+use crate::stages::choosing::{CodeFile, Exits};
+use crate::stages::looking::Looking;
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
 use crate::units::MonoNs;
 
 use super::program::begins_with;
-use super::progress;
-use super::spanned::Spanned;
+use super::{progress, spanned};
 
 /// How long attaching is waited for: the kernel verifies the program first, and calls of it are
 /// timed, which takes seconds on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the names of callers are waited for.
 const NAMES_PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two looks at what the program has mapped, while something that was chosen is
-/// missing.
+/// Time between two checks who has mapped what, right after somebody has. It is twice as long each
+/// time that nobody has.
 const LOOK: Duration = Duration::from_millis(5);
+/// The most of it while something that was chosen is missing, and once nothing is.
+const LONGEST_LOOK: Duration = Duration::from_millis(40);
+const LOOK_FOR_MORE: Duration = Duration::from_millis(200);
+/// How often what processes that run have mapped is looked through, where the time of a look is not
+/// enough, before the recording begins.
+const MAX_LOOKS: usize = 8;
+/// Processes that are examined at a time; others the next time.
+const MAX_EXAMINED: usize = 256;
 /// What probes may take of one processor unless said otherwise, in thousandths.
 const BUDGET_PERMILLE: u32 = 50;
 
 /// See the module.
 pub(super) struct TracedFunctions {
-    chooser: Chooser,
-    /// USDT points and spans.
-    spanned: Spanned,
+    looking: Looking,
     budget: f64,
     /// Processes whose functions are measured.
     pids: Vec<u32>,
@@ -74,8 +83,12 @@ impl TracedFunctions {
             Exits::Sites
         };
         Ok(Some(Self {
-            chooser: Chooser::new(patterns.context("--trace")?, exits, BUDGET_NS),
-            spanned: Spanned::read(args)?,
+            looking: Looking::new(
+                patterns.context("--trace")?,
+                exits,
+                spanned::read(args)?,
+                BUDGET_NS,
+            ),
             budget: f64::from(args.trace_budget.unwrap_or(BUDGET_PERMILLE)) / 1000.0,
             pids: args.pids.clone(),
             children: args.children || !args.command.is_empty(),
@@ -89,45 +102,63 @@ impl TracedFunctions {
     /// files with whole paths. Of processes that run, all that they have mapped.
     ///
     /// # Errors
-    /// No function is meant by a pattern whose file is known, or none of it can be measured.
+    /// No function is meant by a pattern whose file is known, or none of it can be measured; a file
+    /// whose path was given cannot be looked through; more is meant than may be.
     pub(super) async fn begin(
         &mut self,
         live: &Live,
         command: Option<(u32, &OsStr)>,
     ) -> anyhow::Result<()> {
-        let mut modules = Vec::new();
-        let paths = self.chooser.patterns().iter().filter_map(Pattern::path);
-        for path in paths.chain(self.spanned.paths()) {
+        let mut files = Vec::new();
+        let patterns = self.looking.functions().patterns().iter();
+        let paths = patterns.filter_map(Pattern::path);
+        for path in paths.chain(self.looking.spans().paths()) {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
             // Of a program that children run, nobody waits for each to be found: it would be over.
             let elf = ElfFile::read(&file);
-            modules.push(CodeFile {
+            files.push(CodeFile {
                 path: path.to_owned(),
                 is_program: self.children && elf.is_ok_and(|elf| elf.is_program(&file)),
-                file,
+                is_named: true,
+                file: Arc::new(file),
             });
         }
         if let Some((pid, program)) = command {
             self.pids = vec![pid];
             if let Some((path, file)) = begins_with(program)? {
-                modules.insert(
-                    0,
-                    CodeFile {
-                        path: path.to_string_lossy().into_owned(),
-                        file,
-                        is_program: true,
-                    },
-                );
+                let program = CodeFile {
+                    path: path.to_string_lossy().into_owned(),
+                    file: Arc::new(file),
+                    is_program: true,
+                    is_named: true,
+                };
+                files.insert(0, program);
             }
-        } else {
-            modules.extend(self.mapped());
         }
-        let more = self.choose(modules).await?;
+        let whom = Targets::only(self.pids.clone(), Vec::new(), self.children)
+            .map_err(anyhow::Error::msg)?;
+        let mut more = self.look(move |looking| looking.files(&files)).await?;
+        if command.is_none() {
+            // All of them, unless they go on mapping files that take long.
+            for _ in 0..MAX_LOOKS {
+                let meant = self.meant(live, &whom).await?;
+                let look = move |looking: &mut Looking| looking.processes(&meant, usize::MAX);
+                let found = self.look(look).await?;
+                more.functions.extend(found.functions);
+                more.refused.extend(found.refused);
+                more.items.extend(found.items);
+                if !self.looking.is_put_off() {
+                    break;
+                }
+            }
+        }
+        if let Some(why) = self.looking.take_failure() {
+            return Err(anyhow::Error::new(why).context("--trace"));
+        }
         // Also where there is none yet: what probes cost is measured by now.
         let plan = Plan {
             name: String::new(),
-            whom: Targets::only(self.pids.clone(), Vec::new(), self.children)
-                .map_err(anyhow::Error::msg)?,
+            whom,
             functions: more.functions,
             refused: more.refused,
             items: more.items,
@@ -143,7 +174,7 @@ impl TracedFunctions {
         // Who asks lives as long as what is measured.
         self.id = started.await?.context("--trace")?.told();
         self.began_ns = monotonic_ns();
-        let missing = self.chooser.missing();
+        let missing = self.looking.functions().missing();
         let known = |pattern: &&Pattern| command.is_none() || pattern.path().is_some();
         if let Some(pattern) = missing.iter().find(|pattern| known(pattern)) {
             return Err(anyhow!(
@@ -151,7 +182,7 @@ impl TracedFunctions {
                 pattern.text()
             ));
         }
-        match self.spanned.missing(command.is_some()).first() {
+        match spanned::missing(self.looking.spans(), command.is_some()).first() {
             Some(missing) => Err(anyhow!(
                 "{missing}: there is nothing of that name in the file"
             )),
@@ -159,29 +190,71 @@ impl TracedFunctions {
         }
     }
 
-    /// While it runs: measures what comes to be mapped, until everything was found.
-    ///
-    /// # Errors
-    /// What was found cannot be measured.
-    pub(super) async fn follow(&mut self, live: &Live) -> anyhow::Result<()> {
-        while !self.chooser.missing().is_empty() || !self.spanned.missing(false).is_empty() {
-            tokio::time::sleep(LOOK).await;
-            let more = self.choose(self.mapped()).await?;
+    async fn meant(&self, live: &Live, whom: &Targets) -> anyhow::Result<Vec<(u32, u64)>> {
+        let whom = whom.clone();
+        let command = |answer| InstrumentationCommand::Meant { whom, answer };
+        let ask = |answer| Command::Instrumentation(command(answer));
+        live.access().ask(ask).await?.context("--trace")
+    }
+
+    /// While it runs: measures what its processes come to map, those that they start included. What
+    /// goes wrong is told: what was measured so far is worth a report.
+    pub(super) async fn follow(&mut self, live: &Live) -> Infallible {
+        let why = match self.follow_processes(live).await {
+            Ok(()) => return std::future::pending().await,
+            Err(why) => why,
+        };
+        progress::say(&format!(
+            "--trace: what is mapped from now on is not measured: {why:#}"
+        ));
+        std::future::pending().await
+    }
+
+    /// Until all of its processes are gone.
+    async fn follow_processes(&mut self, live: &Live) -> anyhow::Result<()> {
+        let mut wait = LOOK;
+        loop {
+            tokio::time::sleep(wait).await;
+            let id = self.id;
+            let ask =
+                |answer| Command::Instrumentation(InstrumentationCommand::Processes { id, answer });
+            let processes = match live.access().ask(ask).await {
+                Ok(Some(processes)) => processes,
+                Ok(None) => return Ok(()),
+                Err(Unanswered::Late(_)) => continue,
+                Err(why) => return Err(why.into()),
+            };
+            if !self.looking.is_new(&processes) {
+                let is_missing = !self.looking.missing().is_empty();
+                let longest = if is_missing {
+                    LONGEST_LOOK
+                } else {
+                    LOOK_FOR_MORE
+                };
+                wait = (2 * wait).min(longest);
+                continue;
+            }
+            let began = Instant::now();
+            let look = move |looking: &mut Looking| looking.processes(&processes, MAX_EXAMINED);
+            let more = self.look(look).await?;
+            // Of a program that goes on mapping code, a fifth of the time at most.
+            wait = (4 * began.elapsed()).clamp(LOOK, LOOK_FOR_MORE);
             if more.functions.is_empty() && more.items.is_empty() {
                 continue;
             }
-            let id = self.id;
             let command = |answer| InstrumentationCommand::More { id, more, answer };
-            let measured = live
-                .access()
-                .ask(|answer| Command::Instrumentation(command(answer)));
-            match measured.await? {
-                // All of its processes are gone.
-                Err(InstrumentationError::Over) => break,
-                measured => measured.context("--trace")?,
-            }
+            let ask = |answer| Command::Instrumentation(command(answer));
+            let why = match live.access().ask_within(PATIENCE, ask).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(InstrumentationError::Over)) => return Ok(()),
+                Ok(Err(why)) => why.to_string(),
+                Err(why @ Unanswered::Late(_)) => why.to_string(),
+                Err(why) => return Err(why.into()),
+            };
+            progress::say(&format!(
+                "--trace: what was found later is not measured: {why}"
+            ));
         }
-        std::future::pending().await
     }
 
     /// Ends it, so that what is told of it now and in rows of functions is the same. Answers what
@@ -190,13 +263,13 @@ impl TracedFunctions {
     /// # Errors
     /// The collector does not answer.
     pub(super) async fn end(&self, live: &Live) -> anyhow::Result<Measured> {
-        for pattern in self.chooser.missing() {
+        for pattern in self.looking.functions().missing() {
             progress::say(&format!(
                 "--trace {}: no such function was found in what the program had mapped",
                 pattern.text()
             ));
         }
-        for missing in self.spanned.missing(false) {
+        for missing in spanned::missing(self.looking.spans(), false) {
             progress::say(&format!(
                 "{missing}: nothing of that name was found in what the program had mapped"
             ));
@@ -211,33 +284,25 @@ impl TracedFunctions {
         Ok(report::measured(&state.measured, names, self.began_ns))
     }
 
-    /// The files that the processes have mapped and that are meant.
-    fn mapped(&self) -> Vec<CodeFile> {
-        let is_meant = |path: &str| self.chooser.is_meant(path) || self.spanned.is_meant(path);
-        let pids = self.pids.iter();
-        pids.flat_map(|pid| mapped(*pid, is_meant)).collect()
-    }
-
-    /// What is meant of these files; what cannot be measured is told at once.
-    async fn choose(&mut self, modules: Vec<CodeFile>) -> anyhow::Result<MoreFunctions> {
-        if modules.is_empty() {
-            return Ok(MoreFunctions::default());
-        }
-        let (modules, items) = self.spanned.plan(modules).await?;
-        let mut chooser = std::mem::take(&mut self.chooser);
-        chooser.allow(BUDGET_NS);
+    /// Looks for what is meant; what cannot be measured is told at once.
+    async fn look(
+        &mut self,
+        look: impl FnOnce(&mut Looking) -> MoreFunctions + Send + 'static,
+    ) -> anyhow::Result<MoreFunctions> {
+        let mut looking = std::mem::take(&mut self.looking);
         // It may take a second: signals are heard meanwhile.
-        let chosen = tokio::task::spawn_blocking(move || {
-            let chosen = chooser.choose(modules);
-            (chooser, chosen)
+        let work = tokio::task::spawn_blocking(move || {
+            let more = look(&mut looking);
+            (looking, more)
         });
-        let (chooser, chosen) = chosen.await.context("looking for functions failed")?;
-        self.chooser = chooser;
-        let mut more = chosen.context("--trace")?;
-        more.items = items;
-        for RefusedFunction { name, why, .. } in &more.refused {
-            progress::say(&format!("--trace: {name} is not measured: {why}"));
+        let more;
+        (self.looking, more) = work.await.context("looking for functions failed")?;
+        for RefusedFunction { name, module, why } in &more.refused {
+            progress::say(&format!(
+                "--trace: {name} of {module} is not measured: {why}"
+            ));
         }
+        spanned::tell(&more.items);
         Ok(more)
     }
 }

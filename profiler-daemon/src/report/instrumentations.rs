@@ -70,7 +70,7 @@ pub struct Instrumentation {
 /// A function that was chosen.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ChosenFunction {
-    /// Its name.
+    /// Its name; of a file that is refused, what was meant of it, as it was written.
     pub function: String,
     /// Other names of the same code.
     pub aliases: Vec<String>,

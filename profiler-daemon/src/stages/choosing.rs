@@ -2,7 +2,7 @@
 //! what is to be attached. It reads files of others, which takes a while: not for a thread that
 //! serves.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
@@ -35,10 +35,16 @@ pub struct CodeFile {
     /// Its path, as that process sees it.
     pub path: String,
     /// The file.
-    pub file: File,
+    pub file: Arc<File>,
     /// It is the program itself: what else has it mapped is another run of it.
     pub is_program: bool,
+    /// Whoever asks means this file, rather than whatever is called like it.
+    pub is_named: bool,
 }
+
+/// The time for a look is over before a file was looked through: it is to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutOff;
 
 /// Files with functions of one instrumentation: they are held open as long as it is kept.
 const MAX_FILES: usize = 16;
@@ -48,7 +54,7 @@ pub const MAX_ITEMS: usize = 256;
 /// Files with its USDT points and spans, which are held open as well.
 pub(super) const MAX_POINT_FILES: usize = 64;
 
-/// Why nothing was chosen.
+/// Why nothing was chosen of a file.
 #[derive(Debug, Error)]
 pub enum NotChosen {
     /// A file cannot be looked at.
@@ -77,19 +83,119 @@ pub enum NotChosen {
     TooManyPointFiles,
 }
 
+impl NotChosen {
+    /// Is more meant than may be, rather than that the file is of no use?
+    pub(super) fn is_limit(&self) -> bool {
+        match self {
+            Self::Unreadable(..) => false,
+            Self::File(_, why) => !matches!(why, NoChoice::NoProgram | NoChoice::TooSlow),
+            Self::TooMany(_)
+            | Self::TooManyFiles
+            | Self::TooManyPoints
+            | Self::TooManyPointFiles => true,
+        }
+    }
+
+    /// The row of a file that is left out.
+    pub(super) fn row(&self, sought: String, module: &str) -> RefusedFunction {
+        RefusedFunction {
+            name: sought,
+            module: module.to_owned(),
+            why: match self {
+                Self::File(_, why) => why.to_string(),
+                why => why.to_string(),
+            },
+        }
+    }
+}
+
+/// Of what was sought, by its place: why the first file that is meant by it was left out.
+pub(super) struct Failures<Place>(BTreeMap<Place, (NotChosen, bool)>);
+
+impl<Place> Default for Failures<Place> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<Place: Copy + Ord> Failures<Place> {
+    /// A file was left out. `is_named`: it was meant itself, by its path.
+    pub(super) fn add(&mut self, place: Place, why: NotChosen, is_named: bool) {
+        self.0.entry(place).or_insert((why, is_named));
+    }
+
+    /// It was found in another file.
+    pub(super) fn forget(&mut self, place: Place) {
+        self.0.remove(&place);
+    }
+
+    /// A failure for which nothing should begin: of what was named, or, where nothing was chosen,
+    /// because too much is meant. `is_found`: whether it was found in other files.
+    pub(super) fn take_fatal(
+        &mut self,
+        nothing_chosen: bool,
+        is_found: impl Fn(Place) -> bool,
+    ) -> Option<NotChosen> {
+        let mut all = self.0.iter();
+        let fatal = all.find(|(place, (why, is_named))| {
+            let is_limit = why.is_limit();
+            *is_named && (is_limit || !is_found(**place)) || nothing_chosen && is_limit
+        });
+        let place = *fatal?.0;
+        self.0.remove(&place).map(|(why, _)| why)
+    }
+}
+
+/// Processor time for looking through files: for all of a look together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LookTime {
+    /// Of one look, nanoseconds.
+    budget_ns: u64,
+    left_ns: u64,
+}
+
+impl LookTime {
+    pub(super) fn of(budget_ns: u64) -> Self {
+        let left_ns = budget_ns;
+        Self { budget_ns, left_ns }
+    }
+
+    /// All of it was taken.
+    #[cfg(test)]
+    pub(super) fn spent(budget_ns: u64) -> Self {
+        let left_ns = 0;
+        Self { budget_ns, left_ns }
+    }
+
+    /// Nothing of it was taken yet: a file that it is not enough for is too much.
+    pub(super) fn is_whole(self) -> bool {
+        self.left_ns >= self.budget_ns
+    }
+
+    /// Does it within the time that is left, and takes what it took off that.
+    pub(super) fn spend<T>(&mut self, work: impl FnOnce(u64) -> T) -> T {
+        let began_ns = thread_ns();
+        let done = work(self.left_ns);
+        let took_ns = thread_ns().saturating_sub(began_ns);
+        self.left_ns = self.left_ns.saturating_sub(took_ns);
+        done
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Chooser {
     patterns: Vec<Pattern>,
     exits: Exits,
-    /// Processor time that may still be taken, nanoseconds.
-    left_ns: u64,
+    time: LookTime,
     /// Files that were looked through: device and inode.
     seen: HashSet<(u64, u64)>,
     /// Patterns of which a function was found, by their place.
     found: HashSet<usize>,
     /// Patterns of which a file was looked through.
     looked: HashSet<usize>,
+    /// Of patterns, by their place.
+    failures: Failures<usize>,
     /// Functions that were chosen so far, and their files.
     chosen: usize,
     files: usize,
@@ -103,7 +209,7 @@ impl Chooser {
         Self {
             patterns,
             exits,
-            left_ns: budget_ns,
+            time: LookTime::of(budget_ns),
             ..Self::default()
         }
     }
@@ -132,15 +238,9 @@ impl Chooser {
             .collect()
     }
 
-    /// Gives it more processor time, up to this.
+    /// Gives it so much processor time for the next look.
     pub fn allow(&mut self, budget_ns: u64) {
-        self.left_ns = self.left_ns.max(budget_ns);
-    }
-
-    /// The files that a process has mapped as code and any pattern means; none where it is gone.
-    #[must_use]
-    pub fn mapped(&self, pid: u32) -> Vec<CodeFile> {
-        mapped(pid, |path| self.is_meant(path))
+        self.time = LookTime::of(budget_ns);
     }
 
     /// Does any pattern mean that file?
@@ -149,70 +249,126 @@ impl Chooser {
         self.patterns.iter().any(|one| one.is_of_module(path))
     }
 
-    /// The functions that are meant of these files, of those that were not looked through yet.
+    /// Why nothing should be measured, although files that were met by chance are only left out: a
+    /// file that was named cannot be looked through, or nothing is chosen because too much is
+    /// meant.
+    pub fn take_failure(&mut self) -> Option<NotChosen> {
+        let found = &self.found;
+        let nothing_chosen = self.chosen == 0;
+        let is_found = |place| found.contains(&place);
+        self.failures.take_fatal(nothing_chosen, is_found)
+    }
+
+    /// Adds the functions that are meant of a file, if that was not looked through yet. A file of
+    /// which none can be chosen is a refused row, and so is one with more than may be.
     ///
     /// # Errors
-    /// [`NotChosen`]; what was chosen of files before it is lost.
-    pub fn choose(&mut self, modules: Vec<CodeFile>) -> Result<MoreFunctions, NotChosen> {
-        let mut more = MoreFunctions::default();
-        for module in modules {
-            let metadata = module.file.metadata();
-            let metadata =
-                metadata.map_err(|error| NotChosen::Unreadable(module.path.clone(), error))?;
-            let all = self.patterns.iter().enumerate();
-            let wanted = all.filter(|(_, pattern)| pattern.is_of_module(&module.path));
-            let wanted: Vec<(usize, Pattern)> = wanted
-                .map(|(place, pattern)| (place, pattern.clone()))
-                .collect();
-            if wanted.is_empty() || !self.seen.insert((metadata.dev(), metadata.ino())) {
-                continue;
+    /// [`PutOff`]; nothing is then added.
+    pub fn choose(&mut self, module: &CodeFile, more: &mut MoreFunctions) -> Result<(), PutOff> {
+        let all = self.patterns.iter().enumerate();
+        let wanted = all.filter(|(_, pattern)| pattern.is_of_module(&module.path));
+        let wanted: Vec<usize> = wanted.map(|(place, _)| place).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let identity = match module.file.metadata() {
+            Ok(metadata) => (metadata.dev(), metadata.ino()),
+            Err(error) => {
+                let why = NotChosen::Unreadable(module.path.clone(), error);
+                self.leave_out(wanted[0], module, why, more);
+                return Ok(());
             }
-            let file = Arc::new(module.file);
-            let mut taken = HashSet::new();
-            let before = more.functions.len();
-            for (place, pattern) in wanted {
-                let began_ns = thread_ns();
-                let chosen = choose_within(&file, &[&pattern], self.left_ns);
-                let took_ns = thread_ns().saturating_sub(began_ns);
-                self.left_ns = self.left_ns.saturating_sub(took_ns);
-                let chosen = chosen.map_err(|why| NotChosen::File(module.path.clone(), why))?;
-                self.looked.insert(place);
-                if !chosen.is_empty() {
-                    self.found.insert(place);
-                }
-                for chosen in chosen {
-                    if taken.insert(chosen.address) {
-                        self.plan(&mut more, &module.path, (&file, module.is_program), chosen);
-                    }
-                }
+        };
+        if self.seen.contains(&identity) {
+            return Ok(());
+        }
+        let is_whole = self.time.is_whole();
+        let mut chosen = Vec::with_capacity(wanted.len());
+        for place in wanted {
+            let pattern = &self.patterns[place];
+            let within = |left_ns| choose_within(&module.file, &[pattern], left_ns);
+            let found = self.time.spend(within);
+            if found == Err(NoChoice::TooSlow) && !is_whole {
+                return Err(PutOff);
             }
-            self.files += usize::from(more.functions.len() > before);
-            if self.files > MAX_FILES {
-                return Err(NotChosen::TooManyFiles);
+            chosen.push((place, found));
+        }
+        self.seen.insert(identity);
+        let mut of_file = MoreFunctions::default();
+        let mut taken = HashSet::new();
+        let mut places = Vec::new();
+        for (place, found) in chosen {
+            let found = match found {
+                Ok(found) => found,
+                Err(why) => {
+                    let why = NotChosen::File(module.path.clone(), why);
+                    self.leave_out(place, module, why, more);
+                    continue;
+                }
+            };
+            self.looked.insert(place);
+            if !found.is_empty() {
+                self.found.insert(place);
+                self.failures.forget(place);
+                places.push(place);
+            }
+            for chosen in found {
+                if taken.insert(chosen.address) {
+                    self.plan(&mut of_file, module, chosen);
+                }
             }
         }
-        let count = self.chosen + more.functions.len();
-        if count > MAX_FUNCTIONS {
-            return Err(NotChosen::TooMany(count));
+        more.refused.append(&mut of_file.refused);
+        let count = self.chosen + of_file.functions.len();
+        let files = self.files + usize::from(!of_file.functions.is_empty());
+        let too_much = || {
+            (count > MAX_FUNCTIONS)
+                .then_some(NotChosen::TooMany(count))
+                .or_else(|| (files > MAX_FILES).then_some(NotChosen::TooManyFiles))
+        };
+        if too_much().is_none() {
+            (self.chosen, self.files) = (count, files);
+            more.functions.append(&mut of_file.functions);
+            return Ok(());
         }
-        self.chosen = count;
-        Ok(more)
+        for place in places {
+            if let Some(why) = too_much() {
+                self.leave_out(place, module, why, more);
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a file nothing is measured that a pattern means. What is no program, and means nobody who
+    /// named a file, is not worth a word.
+    fn leave_out(
+        &mut self,
+        place: usize,
+        module: &CodeFile,
+        why: NotChosen,
+        more: &mut MoreFunctions,
+    ) {
+        let pattern = &self.patterns[place];
+        let is_named =
+            module.is_named && pattern.names_module() || pattern.path() == Some(&module.path);
+        if why.is_limit() {
+            self.found.insert(place);
+        }
+        let is_no_program = matches!(why, NotChosen::File(_, NoChoice::NoProgram));
+        if is_named || pattern.names_module() || !is_no_program {
+            more.refused.push(why.row(pattern.text(), &module.path));
+        }
+        self.failures.add(place, why, is_named);
     }
 
     /// One function as it is to be measured, or why it is not.
-    fn plan(
-        &self,
-        more: &mut MoreFunctions,
-        module: &str,
-        (file, is_program): (&Arc<File>, bool),
-        chosen: Chosen,
-    ) {
+    fn plan(&self, more: &mut MoreFunctions, module: &CodeFile, chosen: Chosen) {
         let points = match chosen.points {
             Ok(points) => points,
             Err(why) => {
                 more.refused.push(RefusedFunction {
                     name: chosen.name,
-                    module: module.to_owned(),
+                    module: module.path.clone(),
                     why: why.to_string(),
                 });
                 return;
@@ -240,10 +396,10 @@ impl Chooser {
         more.functions.push(PlannedFunction {
             name: chosen.name,
             aliases: chosen.aliases,
-            module: module.into(),
+            module: module.path.as_str().into(),
             address: chosen.address,
-            file: Arc::clone(file),
-            shared: !is_program,
+            file: Arc::clone(&module.file),
+            shared: !module.is_program,
             entry: planned_point(points.entry),
             exits,
             loops: points.loops,
@@ -282,7 +438,8 @@ pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
         Some(CodeFile {
             path,
             is_program: program == Some((metadata.dev(), metadata.ino())),
-            file,
+            is_named: false,
+            file: Arc::new(file),
         })
     });
     opened.collect()
@@ -297,54 +454,5 @@ fn planned_point(point: FilePoint) -> PlannedPoint {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn own_program() -> CodeFile {
-        CodeFile {
-            path: "/usr/bin/app".to_owned(),
-            file: File::open("/proc/self/exe").unwrap(),
-            is_program: true,
-        }
-    }
-
-    fn chooser(pattern: &str, budget_ns: u64) -> Chooser {
-        Chooser::new(vec![pattern.parse().unwrap()], Exits::None, budget_ns)
-    }
-
-    // Check that choosing ends when its processor time is over, and says so with the file.
-    #[test]
-    fn looking_takes_no_more_than_it_may() {
-        let mut chooser = chooser("app:no_such_function", 0);
-        let refused = chooser.choose(vec![own_program()]).unwrap_err();
-        assert!(
-            matches!(refused, NotChosen::File(path, NoChoice::TooSlow) if path == "/usr/bin/app")
-        );
-    }
-
-    // Check that a function of a mapped file is found once, that its program is told apart from
-    // libraries, and that what no pattern means is not opened.
-    #[test]
-    fn what_this_program_has_mapped() {
-        let own = std::fs::read_link("/proc/self/exe").unwrap();
-        let path = own.to_str().unwrap();
-        let mut chooser = chooser(
-            &format!("{path}:*looking_takes_no_more_than_it_may*"),
-            u64::MAX,
-        );
-        let pid = proc_fs::own_pid(std::process::id()).unwrap();
-        let modules = chooser.mapped(pid);
-        assert_eq!(modules.len(), 1);
-        assert!(modules[0].is_program);
-        let more = chooser.choose(modules).unwrap();
-        assert!(!more.functions.is_empty());
-        assert!(
-            more.functions
-                .iter()
-                .all(|one| !one.shared && one.exits.is_err())
-        );
-        assert!(chooser.missing().is_empty());
-        let again = chooser.mapped(pid);
-        assert!(chooser.choose(again).unwrap().functions.is_empty());
-    }
-}
+#[path = "choosing_tests.rs"]
+mod tests;

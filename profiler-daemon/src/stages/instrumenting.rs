@@ -1,9 +1,6 @@
 //! Instrumentations that run by themselves: what they mean is looked for in what processes have
 //! mapped, now and as long as they run.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,24 +9,25 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use super::access::{Access, Unanswered};
-use super::choosing::{Chooser, Exits, NotChosen, mapped};
-use super::spanning::{Followed, Missing, SpanChooser};
+use super::choosing::{Exits, NotChosen};
+use super::looking::Looking;
+use super::spanning::{Followed, Missing};
 use crate::collect::{
     Command, InstrumentationCommand, InstrumentationError, InstrumentationState, MeasuredFunction,
-    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage, Untold, planned,
+    MeasuredFunctions, MoreFunctions, Plan, Stage, Untold, planned,
 };
 use crate::config::targets::Targets;
 use crate::symbols::chosen::Pattern;
 use crate::symbols::spans::SpanEndpoint;
 use crate::sys::clock::{monotonic_ns, unix_ns};
-use crate::sys::proc_fs;
 
 /// Time between two checks who has mapped what.
 const POLL: Duration = Duration::from_millis(200);
 /// Processes that are examined at a time; others the next time.
 const MAX_EXAMINED: usize = 256;
 /// Processor time that choosing the functions of one request may take, and later each check,
-/// nanoseconds; choosing its USDT points and spans may take as much.
+/// nanoseconds; choosing its USDT points and spans may take as much. Files that are not looked
+/// through by then are those of the next check.
 const BUDGET_NS: u64 = 2_000_000_000;
 /// How long a request waits for its functions. What hangs longer keeps its turn: others are refused
 /// meanwhile, and the daemon is not held up.
@@ -98,48 +96,21 @@ impl Default for Turns {
     }
 }
 
-/// Processes that were examined, each with what it had mapped then.
-type Examined = HashMap<u32, u64>;
-
-/// What is looked for in files.
-struct Choosers {
-    functions: Chooser,
-    spans: SpanChooser,
-}
-
-impl Choosers {
-    /// Gives both more processor time.
-    fn allow(&mut self) {
-        self.functions.allow(BUDGET_NS);
-        self.spans.allow(BUDGET_NS);
+/// Everything that is meant by its file is in it, if that was looked through, and no file that was
+/// named itself is of no use.
+fn check(looking: &mut Looking) -> Result<(), NotBegun> {
+    if let Some(why) = looking.take_failure() {
+        return Err(why.into());
     }
-
-    /// What was found nowhere yet, by the field that it stands in.
-    fn missing(&self) -> Vec<String> {
-        let functions = self.functions.missing().into_iter();
-        let functions = functions.map(|pattern| format!("functions: {}", pattern.text()));
-        functions.chain(self.spans.missing().map(named)).collect()
+    if let Some(pattern) = looking.functions().missing_in_their_files().first() {
+        return Err(NotBegun::Unknown(pattern.text()));
     }
-
-    /// Everything that is meant by its file is in it, if that was looked through.
-    fn check(&self) -> Result<(), NotBegun> {
-        if let Some(pattern) = self.functions.missing_in_their_files().first() {
-            return Err(NotBegun::Unknown(pattern.text()));
+    match looking.spans().missing_in_their_files().next() {
+        Some(missing @ Missing::End(_, SpanEndpoint::Function(_))) => {
+            Err(NotBegun::Unknown(missing.text()))
         }
-        match self.spans.missing_in_their_files().next() {
-            Some(missing @ Missing::End(_, SpanEndpoint::Function(_))) => {
-                Err(NotBegun::Unknown(named(missing)))
-            }
-            Some(missing) => Err(NotBegun::NoPoint(named(missing))),
-            None => Ok(()),
-        }
-    }
-}
-
-fn named(missing: Missing<'_>) -> String {
-    match missing {
-        Missing::Usdt(text) => format!("usdt: {}", text.pattern.text()),
-        Missing::End(span, end) => format!("spans: {}: {end}", span.name),
+        Some(missing) => Err(NotBegun::NoPoint(missing.text())),
+        None => Ok(()),
     }
 }
 
@@ -154,13 +125,13 @@ pub async fn preview(
 ) -> Result<InstrumentationState, NotBegun> {
     let whom = wanted.whom.clone();
     let processes = meant(access, &whom).await?;
-    let (choosers, _, more) = choose(turns, &wanted, &processes).await?;
+    let (looking, more) = choose(turns, &wanted, &processes).await?;
     let goroutines = more.functions.iter().any(|plan| plan.goroutines);
     let ask =
         |answer| Command::Instrumentation(InstrumentationCommand::Costs { goroutines, answer });
     let costs = access.ask(ask).await??;
     let now_ns = monotonic_ns();
-    let mut items = choosers.spans.spans();
+    let mut items = looking.spans().spans();
     items.extend(more.items);
     let functions = more.functions.into_iter().map(|plan| MeasuredFunction {
         plan: Arc::new(plan),
@@ -204,8 +175,8 @@ pub async fn begin(
     wanted: InstrumentationRequest,
 ) -> Result<(InstrumentationState, Untold), NotBegun> {
     let processes = meant(access, &wanted.whom).await?;
-    let (choosers, examined, more) = choose(turns, &wanted, &processes).await?;
-    let mut items = choosers.spans.spans();
+    let (looking, more) = choose(turns, &wanted, &processes).await?;
+    let mut items = looking.spans().spans();
     items.extend(more.items);
     let plan = Plan {
         name: wanted.name,
@@ -222,13 +193,7 @@ pub async fn begin(
     let start = |answer| Command::Instrumentation(InstrumentationCommand::Start { plan, answer });
     let begun = access.ask(start).await??;
     let id = begun.id();
-    tokio::spawn(follow(
-        access.clone(),
-        turns.clone(),
-        id,
-        choosers,
-        examined,
-    ));
+    tokio::spawn(follow(access.clone(), turns.clone(), id, looking));
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
     let state = access.ask(ask).await?;
     Ok((state.ok_or(InstrumentationError::Over)?, begun))
@@ -245,98 +210,34 @@ async fn choose(
     turns: &Turns,
     wanted: &InstrumentationRequest,
     processes: &[(u32, u64)],
-) -> Result<(Choosers, Examined, MoreFunctions), NotBegun> {
+) -> Result<(Looking, MoreFunctions), NotBegun> {
     let turn = Arc::clone(&turns.0);
     let turn = turn.try_acquire_owned().map_err(|_| NotBegun::Busy)?;
-    let mut choosers = Choosers {
-        functions: Chooser::new(wanted.patterns.clone(), wanted.exits, BUDGET_NS),
-        spans: SpanChooser::new(wanted.followed.clone(), BUDGET_NS),
-    };
+    let mut looking = Looking::new(
+        wanted.patterns.clone(),
+        wanted.exits,
+        wanted.followed.clone(),
+        BUDGET_NS,
+    );
     let processes = processes.to_vec();
     let work = tokio::task::spawn_blocking(move || {
         // Kept to the end of the work, whoever waits for it.
         let _turn = turn;
-        let mut examined = Examined::new();
-        let more = choose_more(&mut choosers, &mut examined, &processes, usize::MAX);
-        (choosers, examined, more)
+        let more = looking.processes(&processes, usize::MAX);
+        (looking, more)
     });
     let done = tokio::time::timeout(PATIENCE, work).await;
-    let (choosers, examined, more) = done
+    let (mut looking, more) = done
         .map_err(|_| NotBegun::Late)?
         .map_err(|_| NotBegun::Late)?;
-    let more = more?;
-    choosers.check()?;
-    Ok((choosers, examined, more))
-}
-
-/// Examines processes that have mapped something since they were examined, and chooses functions,
-/// USDT points and ends of spans of what they have mapped.
-fn choose_more(
-    choosers: &mut Choosers,
-    examined: &mut Examined,
-    processes: &[(u32, u64)],
-    most: usize,
-) -> Result<MoreFunctions, NotChosen> {
-    examined.retain(|pid, _| processes.iter().any(|(other, _)| other == pid));
-    let changed = processes
-        .iter()
-        .filter(|(pid, changes)| examined.get(pid) != Some(changes));
-    let changed: Vec<(u32, u64)> = changed.take(most).copied().collect();
-    let mut more = MoreFunctions::default();
-    for (pid, changes) in changed {
-        examined.insert(pid, changes);
-        // One process at a time: so its files alone are open.
-        let is_meant =
-            |path: &str| choosers.functions.is_meant(path) || choosers.spans.is_meant(path);
-        let modules = mapped(pid, is_meant);
-        for module in &modules {
-            more.items.extend(choosers.spans.choose(module)?);
-        }
-        let found = choosers.functions.choose(modules)?;
-        more.functions.extend(found.functions);
-        more.refused.extend(found.refused);
-    }
-    let pids: HashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
-    // Breakpoints of a program that others run too are theirs as well.
-    let mut programs: HashMap<(u64, u64), bool> = HashMap::new();
-    let mut is_shared = |file: &File| {
-        let file = file.metadata().map(|file| (file.dev(), file.ino()));
-        file.map_or(true, |file| {
-            let known = programs.entry(file);
-            *known.or_insert_with(|| is_run_by_others(file, &pids))
-        })
-    };
-    for function in more.functions.iter_mut().filter(|one| !one.shared) {
-        function.shared = is_shared(&function.file);
-    }
-    let places = more.items.iter_mut().flat_map(|item| &mut item.places);
-    for place in places.filter(|place| !place.shared) {
-        place.shared = is_shared(&place.file);
-    }
-    more.missing = choosers.missing();
-    Ok(more)
-}
-
-/// Does any other process run this program?
-fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
-    let all = proc_fs::pids().unwrap_or_default().into_iter();
-    let mut others = all.filter(|pid| !pids.contains(pid));
-    others.any(|pid| {
-        let exe = fs::metadata(format!("/proc/{pid}/exe"));
-        exe.is_ok_and(|exe| (exe.dev(), exe.ino()) == file)
-    })
+    check(&mut looking)?;
+    Ok((looking, more))
 }
 
 /// Has an instrumentation measure functions, and follow USDT points and spans, of files that its
 /// processes map later, as long as it runs.
-async fn follow(
-    access: Access,
-    turns: Turns,
-    id: u32,
-    mut choosers: Choosers,
-    mut examined: Examined,
-) {
-    let mut missing = choosers.missing();
+async fn follow(access: Access, turns: Turns, id: u32, mut looking: Looking) {
+    let mut missing = looking.missing();
     loop {
         tokio::time::sleep(POLL).await;
         let ask =
@@ -346,8 +247,7 @@ async fn follow(
             Ok(None) | Err(Unanswered::Stopped | Unanswered::Refused(_)) => return,
             Err(Unanswered::Late(_)) => continue,
         };
-        let is_new = |(pid, changes): &(u32, u64)| examined.get(pid) != Some(changes);
-        if !processes.iter().any(is_new) {
+        if !looking.is_new(&processes) {
             continue;
         }
         let Ok(turn) = Arc::clone(&turns.0).acquire_owned().await else {
@@ -355,26 +255,15 @@ async fn follow(
         };
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            choosers.allow();
-            let more = choose_more(&mut choosers, &mut examined, &processes, MAX_EXAMINED);
-            (choosers, examined, more)
+            let more = looking.processes(&processes, MAX_EXAMINED);
+            (looking, more)
         });
         let Ok(done) = work.await else {
             warn!("instrumentation {id} is not followed any more: looking for functions failed");
             return;
         };
         let more;
-        (choosers, examined, more) = done;
-        let more = more.unwrap_or_else(|why| MoreFunctions {
-            functions: Vec::new(),
-            refused: vec![RefusedFunction {
-                name: "*".to_owned(),
-                module: "*".to_owned(),
-                why: why.to_string(),
-            }],
-            items: Vec::new(),
-            missing: choosers.missing(),
-        });
+        (looking, more) = done;
         let is_nothing =
             more.functions.is_empty() && more.refused.is_empty() && more.items.is_empty();
         if is_nothing && more.missing == missing {

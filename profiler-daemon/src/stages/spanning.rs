@@ -10,14 +10,15 @@ use std::sync::Arc;
 use profiler_common::spans::{Argument, role};
 use thiserror::Error;
 
-use super::choosing::{CodeFile, MAX_ITEMS, MAX_POINT_FILES, NotChosen};
-use crate::collect::{PlannedItem, PlannedPlace, Traced};
+use super::choosing::{
+    CodeFile, Failures, LookTime, MAX_ITEMS, MAX_POINT_FILES, NotChosen, PutOff,
+};
+use crate::collect::{MoreFunctions, PlannedItem, PlannedPlace, Traced};
 use crate::symbols::chosen::{FilePoint, NoChoice};
 use crate::symbols::spans::{
     SpanEndpoint, SpanKey, SpanPlace, SpanText, UsdtText, argument_of, places,
 };
 use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace, UsdtRefused};
-use crate::sys::clock::thread_ns;
 use crate::units::FileOffset;
 
 /// Sentences about places of one item in one file that cannot be probed, or not well.
@@ -83,17 +84,26 @@ impl Missing<'_> {
         }
     }
 
+    /// As it was written, by the field that it stands in.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Usdt(text) => format!("usdt: {}", text.pattern.text()),
+            Self::End(span, end) => format!("spans: {}: {end}", span.name),
+        }
+    }
+
     fn names_module(&self) -> bool {
         match self {
             Self::Usdt(text) => text.pattern.names_module(),
             Self::End(_, SpanEndpoint::Usdt(pattern)) => pattern.names_module(),
-            Self::End(_, SpanEndpoint::Function(_)) => true,
+            Self::End(_, SpanEndpoint::Function(pattern)) => pattern.names_module(),
         }
     }
 }
 
 /// Something to be found in files: by its place among what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Sought {
     Usdt(usize),
     Start(usize),
@@ -104,8 +114,7 @@ enum Sought {
 #[derive(Default)]
 pub struct SpanChooser {
     followed: Followed,
-    /// Processor time that may still be taken, nanoseconds.
-    left_ns: u64,
+    time: LookTime,
     /// Files that were looked through: device and inode.
     seen: HashSet<(u64, u64)>,
     /// What was found somewhere. Of a span: where it can be probed.
@@ -114,6 +123,7 @@ pub struct SpanChooser {
     named: HashSet<Sought>,
     /// What a file was looked through for.
     looked: HashSet<Sought>,
+    failures: Failures<Sought>,
     /// USDT points that were found, and files with anything that was.
     points: usize,
     files: usize,
@@ -134,14 +144,14 @@ impl SpanChooser {
     pub fn new(followed: Followed, budget_ns: u64) -> Self {
         Self {
             followed,
-            left_ns: budget_ns,
+            time: LookTime::of(budget_ns),
             ..Self::default()
         }
     }
 
-    /// Gives it more processor time, up to this.
+    /// Gives it so much processor time for the next look.
     pub fn allow(&mut self, budget_ns: u64) {
-        self.left_ns = self.left_ns.max(budget_ns);
+        self.time = LookTime::of(budget_ns);
     }
 
     /// Whole paths that were written.
@@ -199,13 +209,20 @@ impl SpanChooser {
             .collect()
     }
 
-    /// What is meant of a file, if it was not looked through yet.
+    /// See [`Chooser::take_failure`](super::choosing::Chooser::take_failure).
+    pub fn take_failure(&mut self) -> Option<NotChosen> {
+        let found = &self.found;
+        let is_found = |sought| found.contains(&sought);
+        let nothing_chosen = self.files == 0;
+        self.failures.take_fatal(nothing_chosen, is_found)
+    }
+
+    /// Adds what is meant of a file, if that was not looked through yet. A file in which it cannot
+    /// be looked for is a refused row, and so is one with more than may be.
     ///
     /// # Errors
-    /// [`NotChosen`].
-    pub fn choose(&mut self, module: &CodeFile) -> Result<Vec<PlannedItem>, NotChosen> {
-        let unreadable = |error| NotChosen::Unreadable(module.path.clone(), error);
-        let metadata = module.file.metadata().map_err(unreadable)?;
+    /// [`PutOff`]; nothing is then added.
+    pub fn choose(&mut self, module: &CodeFile, more: &mut MoreFunctions) -> Result<(), PutOff> {
         let wanted: Vec<Sought> = self
             .sought()
             .filter(|(_, of)| match of {
@@ -214,37 +231,98 @@ impl SpanChooser {
             })
             .map(|(sought, _)| sought)
             .collect();
-        if wanted.is_empty() || !self.seen.insert((metadata.dev(), metadata.ino())) {
-            return Ok(Vec::new());
+        if wanted.is_empty() {
+            return Ok(());
         }
+        let identity = match module.file.metadata() {
+            Ok(metadata) => (metadata.dev(), metadata.ino()),
+            Err(error) => {
+                let why = NotChosen::Unreadable(module.path.clone(), error);
+                self.leave_out(wanted[0], module, why, more);
+                return Ok(());
+            }
+        };
+        if self.seen.contains(&identity) {
+            return Ok(());
+        }
+        let is_whole = self.time.is_whole();
         let mut found = FoundPlaces::default();
-        for sought in &wanted {
-            let began_ns = thread_ns();
-            let read = self.read(&module.file, *sought, &mut found);
-            let took_ns = thread_ns().saturating_sub(began_ns);
-            self.left_ns = self.left_ns.saturating_sub(took_ns);
-            read.map_err(|why| NotChosen::File(module.path.clone(), why))?;
+        let mut failed = Vec::new();
+        let mut looked = Vec::new();
+        for sought in wanted {
+            let mut time = self.time;
+            let read = time.spend(|left_ns| self.read(&module.file, sought, left_ns, &mut found));
+            self.time = time;
+            match read {
+                Ok(()) => looked.push(sought),
+                Err(NoChoice::TooSlow) if !is_whole => return Err(PutOff),
+                Err(why) => failed.push((sought, why)),
+            }
         }
-        self.looked.extend(wanted);
-        let file = Arc::new(module.file.try_clone().map_err(unreadable)?);
-        let items = self.items(module, &file, found);
+        self.seen.insert(identity);
+        self.looked.extend(&looked);
+        for (sought, why) in failed {
+            let why = NotChosen::File(module.path.clone(), why);
+            self.leave_out(sought, module, why, more);
+        }
+        let mut items = self.items(module, found);
         let is_usdt = |item: &&PlannedItem| matches!(*item.what, Traced::Usdt { .. });
         let points = self.points + items.iter().filter(is_usdt).count();
-        if points > MAX_ITEMS {
-            return Err(NotChosen::TooManyPoints);
+        let files = self.files + usize::from(items.iter().any(|item| !item.places.is_empty()));
+        let too_much = || {
+            (points > MAX_ITEMS)
+                .then_some(NotChosen::TooManyPoints)
+                .or_else(|| (files > MAX_POINT_FILES).then_some(NotChosen::TooManyPointFiles))
+        };
+        if too_much().is_none() {
+            (self.points, self.files) = (points, files);
+            more.items.append(&mut items);
+            return Ok(());
         }
-        self.points = points;
-        self.files += usize::from(items.iter().any(|item| !item.places.is_empty()));
-        if self.files > MAX_POINT_FILES {
-            return Err(NotChosen::TooManyPointFiles);
+        for sought in looked {
+            if let Some(why) = too_much().filter(|_| self.named.contains(&sought)) {
+                self.leave_out(sought, module, why, more);
+            }
         }
-        Ok(items)
+        Ok(())
     }
 
-    fn read(&self, file: &File, sought: Sought, found: &mut FoundPlaces) -> Result<(), NoChoice> {
+    /// Nothing of a file is followed that is meant by this. What is no program, and means nobody
+    /// who named a file, is not worth a word.
+    fn leave_out(
+        &mut self,
+        sought: Sought,
+        module: &CodeFile,
+        why: NotChosen,
+        more: &mut MoreFunctions,
+    ) {
+        let is_no_program = matches!(why, NotChosen::File(_, NoChoice::NoProgram));
+        let of = self.sought().find(|(other, _)| *other == sought);
+        let Some((_, missing)) = of else {
+            return;
+        };
+        let is_named =
+            module.is_named && missing.names_module() || missing.path() == Some(&module.path);
+        if is_named || missing.names_module() || !is_no_program {
+            more.refused.push(why.row(missing.text(), &module.path));
+        }
+        if why.is_limit() {
+            self.found.insert(sought);
+            self.named.insert(sought);
+        }
+        self.failures.add(sought, why, is_named);
+    }
+
+    fn read(
+        &self,
+        file: &File,
+        sought: Sought,
+        left_ns: u64,
+        found: &mut FoundPlaces,
+    ) -> Result<(), NoChoice> {
         let (usdt, spans) = (&self.followed.usdt, &self.followed.spans);
         let mut end = |end: &SpanEndpoint, key: SpanKey| {
-            let (places, said) = places(file, end, key, self.left_ns)?;
+            let (places, said) = places(file, end, key, left_ns)?;
             found.spans.push((sought, places, said));
             Ok(())
         };
@@ -252,23 +330,18 @@ impl SpanChooser {
             Sought::Start(at) => end(&spans[at].start, spans[at].key),
             Sought::End(at) => end(&spans[at].end, spans[at].key),
             Sought::Usdt(at) => {
-                let chosen = usdt::choose_within(file, &[&usdt[at].pattern], self.left_ns)?;
+                let chosen = usdt::choose_within(file, &[&usdt[at].pattern], left_ns)?;
                 found.usdt.push((at, chosen));
                 Ok(())
             }
         }
     }
 
-    fn items(
-        &mut self,
-        module: &CodeFile,
-        file: &Arc<File>,
-        found: FoundPlaces,
-    ) -> Vec<PlannedItem> {
+    fn items(&mut self, module: &CodeFile, found: FoundPlaces) -> Vec<PlannedItem> {
         let mut items = Vec::new();
         let place = |point: FilePoint, semaphore, roles, argument| PlannedPlace {
             module: module.path.as_str().into(),
-            file: Arc::clone(file),
+            file: Arc::clone(&module.file),
             shared: !module.is_program,
             offset: point.offset,
             stepped: point.stepped,
@@ -280,6 +353,7 @@ impl SpanChooser {
         for (at, chosen) in found.usdt {
             for point in chosen {
                 self.found.insert(Sought::Usdt(at));
+                self.failures.forget(Sought::Usdt(at));
                 self.named.insert(Sought::Usdt(at));
                 let argument = self.followed.usdt[at].argument;
                 if !taken.insert((point.provider.clone(), point.name.clone(), argument)) {
@@ -329,6 +403,7 @@ impl SpanChooser {
             };
             if !places.is_empty() {
                 self.found.insert(sought);
+                self.failures.forget(sought);
             }
             if !(places.is_empty() && said.is_empty()) {
                 self.named.insert(sought);
@@ -374,6 +449,7 @@ fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argume
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::memory_file::memory_file;
 
     fn chooser(usdt: &[&str], spans: &[&str]) -> SpanChooser {
         let usdt = usdt.iter().map(|text| text.parse().expect("a point"));
@@ -382,12 +458,28 @@ mod tests {
         SpanChooser::new(followed.expect("few, with names of their own"), u64::MAX)
     }
 
-    fn own_program() -> CodeFile {
+    fn file(path: &str, file: File) -> CodeFile {
         CodeFile {
-            path: "/usr/bin/app".to_owned(),
-            file: File::open("/proc/self/exe").expect("this program"),
+            path: path.to_owned(),
+            file: Arc::new(file),
             is_program: true,
+            is_named: false,
         }
+    }
+
+    fn own_program() -> CodeFile {
+        let own = File::open("/proc/self/exe").expect("this program");
+        file("/usr/bin/app", own)
+    }
+
+    fn junk(path: &str) -> CodeFile {
+        file(path, memory_file(b"no program").expect("a file"))
+    }
+
+    fn of(chooser: &mut SpanChooser, module: &CodeFile) -> MoreFunctions {
+        let mut more = MoreFunctions::default();
+        chooser.choose(module, &mut more).expect("time enough");
+        more
     }
 
     // Check that a span that starts at a function of a file and ends at none is planned with the
@@ -402,7 +494,7 @@ mod tests {
         assert_eq!(chooser.missing().count(), 4);
         assert_eq!(chooser.missing_in_their_files().count(), 0);
         assert!(chooser.is_meant("/lib/any.so"));
-        let items = chooser.choose(&own_program()).expect("it can be looked at");
+        let items = of(&mut chooser, &own_program()).items;
         let [span] = items.as_slice() else {
             panic!("{items:?}")
         };
@@ -419,19 +511,46 @@ mod tests {
             .collect();
         assert_eq!(missing, ["app:app:nowhere", "a: app:no_such_function"]);
         assert_eq!(chooser.missing().count(), 3);
-        let again = chooser.choose(&own_program()).expect("it was looked at");
-        assert!(again.is_empty());
+        assert!(of(&mut chooser, &own_program()).items.is_empty());
     }
 
-    // Check that looking ends when its processor time is over, and says so with the file.
+    // Check that a file that the whole time of a look is not enough for is refused, by what was
+    // sought in it, and that one that had only a part of it is looked at again.
     #[test]
     fn looking_takes_no_more_than_it_may() {
-        let mut chooser = chooser(&[], &["a=app:no_such_function,app:b,tid"]);
-        chooser.left_ns = 0;
-        let refused = chooser.choose(&own_program()).expect_err("no time");
-        assert!(
-            matches!(refused, NotChosen::File(path, NoChoice::TooSlow) if path == "/usr/bin/app")
-        );
+        let span = "a=app:*looking_takes_no_more_than_it_may*,app:b,tid";
+        let mut slow = chooser(&[], &[span]);
+        slow.allow(0);
+        let refused = of(&mut slow, &own_program()).refused;
+        assert_eq!(refused.len(), 2);
+        assert!(refused[1].name == "spans: a: app:b" && refused[1].module == "/usr/bin/app");
+        assert!(refused[1].why.contains("takes too long"));
+        let mut late = chooser(&[], &[span]);
+        late.time = LookTime::spent(u64::MAX);
+        let mut more = MoreFunctions::default();
+        assert_eq!(late.choose(&own_program(), &mut more), Err(PutOff));
+        assert!(more.refused.is_empty());
+        late.allow(u64::MAX);
+        assert_eq!(of(&mut late, &own_program()).items.len(), 1);
+    }
+
+    // Check that a file that is no program is met in silence by what may be in any file, that it is
+    // a refused row where a file is meant by its name, and a failure where its path was given.
+    #[test]
+    fn what_is_no_program_is_left_out() {
+        let mut of_any = chooser(&["app:*"], &[]);
+        assert!(of(&mut of_any, &junk("/tmp/x.so")).refused.is_empty());
+        assert!(of_any.take_failure().is_none());
+        let mut by_name = chooser(&["x.so:app:*"], &[]);
+        let refused = of(&mut by_name, &junk("/tmp/x.so")).refused;
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].name, "usdt: x.so:app:*");
+        assert!(refused[0].why.contains("no 64-bit program"));
+        assert!(by_name.take_failure().is_none());
+        let mut by_path = chooser(&["/tmp/x.so:app:*"], &[]);
+        assert_eq!(of(&mut by_path, &junk("/tmp/x.so")).refused.len(), 1);
+        let failure = by_path.take_failure().expect("its path was given");
+        assert!(failure.to_string().starts_with("/tmp/x.so: "), "{failure}");
     }
 
     // Check that too many of either, and spans of one name, are refused.

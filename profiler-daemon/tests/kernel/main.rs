@@ -17,6 +17,7 @@ mod classes;
 mod daemon;
 mod estimated;
 mod exact_functions;
+mod exact_later;
 mod exact_points;
 mod exact_shapes;
 mod exact_single;

@@ -104,7 +104,11 @@ impl Measuring {
                 reply(answer, || self.start(kernel, processes, plan));
             }
             InstrumentationCommand::More { id, more, answer } => {
-                reply(answer, || self.add(kernel, id, more));
+                reply(answer, || {
+                    // First: who comes now has probes of what there was before, and of what is new.
+                    self.follow(kernel, processes);
+                    self.add(kernel, id, more)
+                });
             }
             InstrumentationCommand::Meant { whom, answer } => {
                 reply(answer, || meant(&whom, processes));
@@ -113,7 +117,10 @@ impl Measuring {
                 reply(answer, || self.calibrated(kernel, goroutines));
             }
             InstrumentationCommand::Processes { id, answer } => {
-                reply(answer, || self.processes(processes, id));
+                reply(answer, || {
+                    self.follow(kernel, processes);
+                    self.processes(processes, id)
+                });
             }
             InstrumentationCommand::One { id, answer } => {
                 reply(answer, || {

@@ -67,10 +67,10 @@ impl PlannedFunction {
     }
 }
 
-/// A function that was meant and is not measured.
+/// A function that was meant and is not measured, or a file that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedFunction {
-    /// Its name.
+    /// Its name; of a file what was meant of it, as it was written.
     pub name: String,
     /// The file's path.
     pub module: String,
