@@ -122,20 +122,37 @@ impl<'a> Turn<'a> {
         question: &dyn AnyQuestion,
     ) -> Result<Self, Problem> {
         let stopping = |_| Problem::overloaded("the server is stopping");
-        let lines = match question.code() {
-            Some(_) => Some(shared.line_reports.acquire().await.map_err(stopping)?),
+        // Whoever keeps asking for reports would else have all connections wait for them.
+        let wait = || {
+            let waiting = shared.waiting_reports.try_acquire();
+            waiting.map_err(|_| Problem::overloaded("too many reports are waited for already"))
+        };
+        // Kept until both turns have come. Who has them at once waits for nobody, and is not
+        // refused because others wait for debug information.
+        let mut waiting = None;
+        let lines = match question.code().map(|_| shared.line_reports.try_acquire()) {
             None => None,
+            Some(Ok(lines)) => Some(lines),
+            Some(Err(_)) => {
+                waiting = Some(wait()?);
+                Some(shared.line_reports.acquire().await.map_err(stopping)?)
+            }
         };
         let since = Instant::now();
-        // Whoever keeps asking for reports would else have all connections wait for them.
-        let _waiting = shared
-            .waiting_reports
-            .try_acquire()
-            .map_err(|_| Problem::overloaded("too many reports are waited for already"))?;
-        let permit = Arc::clone(&shared.reports).acquire_owned().await;
+        let permit = match Arc::clone(&shared.reports).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = match waiting {
+                    Some(waiting) => waiting,
+                    None => wait()?,
+                };
+                let permit = Arc::clone(&shared.reports).acquire_owned().await;
+                permit.map_err(stopping)?
+            }
+        };
         Ok(Self {
             since,
-            permit: permit.map_err(stopping)?,
+            permit,
             memory: None,
             _lines: lines,
         })

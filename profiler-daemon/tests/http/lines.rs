@@ -1,9 +1,13 @@
 //! Lines, instructions and inlined functions over HTTP.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_daemon::http::app;
 use serde_json::Value;
 
-use super::backend::{FUNCTIONS, RUNNING};
-use super::get;
+use super::backend::{FUNCTIONS, Fake, RUNNING};
+use super::{ask, get, hasty, request};
 
 async fn rows(question: &str) -> Vec<Value> {
     let answer = get(&format!("/api/v1/processes/{RUNNING}/{question}")).await;
@@ -107,4 +111,46 @@ async fn what_is_not_there_is_refused() {
         let problem = answer.problem(400);
         assert!(problem.to_string().contains(part), "{question}: {problem}");
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_the_turn_of_lines_is_counted() {
+    // Check that no more reports with lines wait for their turn than may wait for any, that one
+    // more is told so at once, and that reports without lines go on meanwhile.
+    let delay = Duration::from_secs(20);
+    let mut options = hasty();
+    options.max_connections = 8;
+    options.max_line_reports = 1;
+    options.max_reports = 4;
+    options.request_timeout = delay;
+    let fake = Fake {
+        delay,
+        ..Fake::default()
+    };
+    let router = app(Arc::new(fake), options);
+    let asked = |target: &str| {
+        let request = request("GET", target);
+        tokio::spawn(ask(router.clone(), request))
+    };
+    // One is being made, two wait: a quarter of the connections.
+    let mut waiting: Vec<_> = (0..3).map(|_| asked("/api/v1/lines")).collect();
+    let one_more = async {
+        loop {
+            let last = asked("/api/v1/lines");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if last.is_finished() {
+                return last.await.unwrap();
+            }
+            waiting.push(last);
+        }
+    };
+    let one_more = tokio::time::timeout(delay / 2, one_more).await;
+    let problem = one_more.expect("one is refused").problem(503);
+    assert_eq!(problem["detail"], "too many reports are waited for already");
+    assert_eq!(waiting.len(), 3);
+    let plain = asked("/api/v1/functions");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!plain.is_finished(), "it is being made");
+    waiting.push(plain);
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
