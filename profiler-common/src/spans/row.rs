@@ -219,15 +219,22 @@ impl SpanRow {
     }
 
     /// So much of what is complete took no longer than this, nanoseconds: the middle of the bucket
-    /// that has it. `None`: none is.
+    /// that has it; within the last one, which ends with the longest, by its place there. `None`:
+    /// none is.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let all: u64 = self.buckets.iter().map(|count| u64::from(*count)).sum();
         let wanted = share * all as f64;
         let mut below = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
+            let before = below;
             below += u64::from(*count);
             if *count > 0 && below as f64 >= wanted {
+                if bucket == BUCKETS - 1 {
+                    let from_ns = lower_bound_ns(bucket).max(self.min_ns) as f64;
+                    let share = (wanted - before as f64) / f64::from(*count);
+                    return Some((from_ns + (self.max_ns as f64 - from_ns) * share) as u64);
+                }
                 let middle_ns = lower_bound_ns(bucket).midpoint(lower_bound_ns(bucket + 1));
                 return Some(middle_ns.clamp(self.min_ns, self.max_ns));
             }
@@ -340,6 +347,22 @@ mod tests {
             assert!((0.99..1.01).contains(&ratio), "{share}: {ratio}");
         }
         assert_eq!(row.elapsed_ns, durations.iter().sum::<u64>());
+    }
+
+    // Check that quantiles of spans that are all in the last bucket lie between the shortest and
+    // the longest by their share.
+    #[test]
+    fn quantiles_of_the_longest_spans() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut row = SpanRow::EMPTY;
+        for seconds in (1_000..=3_000).step_by(20) {
+            row.end(Some(seconds * SECOND_NS));
+        }
+        for (share, seconds) in [(0.5, 2_000), (0.9, 2_800), (0.99, 2_980)] {
+            let found = row.quantile_ns(share).expect("some are complete");
+            let off = found.abs_diff(seconds * SECOND_NS);
+            assert!(off <= 20 * SECOND_NS, "{share}: {found}");
+        }
     }
 
     // Check that every start and end is counted once, by what became of it.

@@ -4,7 +4,7 @@
 use std::ops::AddAssign;
 
 use profiler_common::Class;
-use profiler_common::measured::histogram::lower_bound_ns;
+use profiler_common::measured::histogram::{BUCKETS, lower_bound_ns};
 use profiler_common::measured::{PROBE_KINDS, elapsed_ns};
 use serde::Serialize;
 
@@ -89,7 +89,8 @@ pub struct MeasuredTimes {
     /// The longest.
     #[schema(required)]
     pub max_ns: Option<u64>,
-    /// Half of them took no longer; to a fifth.
+    /// Half of them took no longer: to a fifth; beyond 8.6 s by their share of the calls between
+    /// that and the longest, and null where that is not known.
     #[schema(required)]
     pub p50_ns: Option<u64>,
     /// Nine of ten.
@@ -282,7 +283,7 @@ impl MeasuredTimes {
     ) -> Self {
         let (min_ns, max_ns) = (durations.min_ns, durations.max_ns);
         let quantile = |share: f64| {
-            let ns = quantile(&durations.histogram, share)?;
+            let ns = quantile(&durations.histogram, share, (min_ns, max_ns))?;
             // What a file says may contradict itself.
             Some(ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX)))
         };
@@ -341,7 +342,13 @@ impl MeasuredTimes {
 }
 
 /// So much of what is in the buckets is not longer than this: within its bucket by its place there.
-fn quantile(histogram: &[u32], share: f64) -> Option<u64> {
+/// The last bucket ends with the longest: `None` where it is in that one and the longest is not
+/// known.
+fn quantile(
+    histogram: &[u32],
+    share: f64,
+    (min_ns, max_ns): (Option<u64>, Option<u64>),
+) -> Option<u64> {
     let all: u64 = histogram.iter().map(|count| u64::from(*count)).sum();
     let wanted = share * all as f64;
     let mut below = 0.0;
@@ -352,8 +359,13 @@ fn quantile(histogram: &[u32], share: f64) -> Option<u64> {
     {
         let count = f64::from(*count);
         if below + count >= wanted {
-            let from_ns = lower_bound_ns(bucket) as f64;
-            let to_ns = lower_bound_ns(bucket + 1) as f64;
+            let is_last = bucket + 1 >= BUCKETS;
+            let from_ns = lower_bound_ns(bucket).max(min_ns.unwrap_or(0)) as f64;
+            let to_ns = if is_last {
+                max_ns?
+            } else {
+                lower_bound_ns(bucket + 1)
+            } as f64;
             return Some((from_ns + (to_ns - from_ns) * (wanted - below) / count) as u64);
         }
         below += count;
@@ -386,9 +398,29 @@ mod tests {
         let mut histogram = [0; BUCKETS];
         histogram[bucket(1_000)] = 90;
         histogram[bucket(1_000_000)] = 10;
-        let at = |share| quantile(&histogram, share).map(bucket);
+        let at = |share| quantile(&histogram, share, (None, None)).map(bucket);
         assert_eq!(at(0.5), Some(bucket(1_000)));
         assert_eq!(at(0.99), Some(bucket(1_000_000)));
-        assert_eq!(quantile(&[0; BUCKETS], 0.5), None);
+        assert_eq!(quantile(&[0; BUCKETS], 0.5, (None, None)), None);
+    }
+
+    // Check that quantiles of calls that are all in the last bucket lie between the shortest and
+    // the longest by their share, and that there is none where nobody knows the longest.
+    #[test]
+    fn quantiles_of_the_longest_calls() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut histogram = [0; BUCKETS];
+        histogram[bucket(100 * SECOND_NS)] = 100;
+        assert_eq!(histogram[BUCKETS - 1], 100);
+        let extremes = (Some(100 * SECOND_NS), Some(300 * SECOND_NS));
+        let at = |share, extremes| quantile(&histogram, share, extremes);
+        assert_eq!(at(0.5, extremes), Some(200 * SECOND_NS));
+        assert_eq!(at(0.99, extremes), Some(298 * SECOND_NS));
+        assert_eq!(at(0.5, (None, None)), None);
+        histogram[bucket(1_000)] = 300;
+        let at = |share| quantile(&histogram, share, (Some(1_000), Some(300 * SECOND_NS)));
+        assert_eq!(at(0.5).map(bucket), Some(bucket(1_000)));
+        let tail = at(0.99).unwrap_or_default();
+        assert!((280 * SECOND_NS..300 * SECOND_NS).contains(&tail), "{tail}");
     }
 }

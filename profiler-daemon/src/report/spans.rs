@@ -100,7 +100,8 @@ pub struct SpanValues {
     /// The longest.
     #[schema(required)]
     pub max_ns: Option<u64>,
-    /// Half of them took no longer: to a hundredth, as the next ones.
+    /// Half of them took no longer: to a hundredth, as the next ones; beyond 136 s by their share
+    /// of the spans between that and the longest.
     #[schema(required)]
     pub p50_ns: Option<u64>,
     /// Nine of ten.
