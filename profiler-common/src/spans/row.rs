@@ -51,8 +51,11 @@ pub struct UsdtRow {
     pub values: u64,
     /// Hits whose value could not be read.
     pub unreadable: u64,
-    /// The sum of the values, modulo 2^64.
-    pub sum: i64,
+    /// The sum of the values, 128 bits with a sign: the lower word. The kernel's programs have no
+    /// numbers of more than 64.
+    pub sum_low: u64,
+    /// The upper word.
+    pub sum_high: i64,
     /// The least; of none [`i64::MAX`].
     pub min: i64,
     /// The greatest; of none [`i64::MIN`].
@@ -69,7 +72,8 @@ impl UsdtRow {
         hits: 0,
         values: 0,
         unreadable: 0,
-        sum: 0,
+        sum_low: 0,
+        sum_high: 0,
         min: i64::MAX,
         max: i64::MIN,
         buckets: [0; VALUE_BUCKETS],
@@ -83,7 +87,7 @@ impl UsdtRow {
         match value {
             Some(Some(value)) => {
                 self.values += 1;
-                self.sum = self.sum.wrapping_add(value);
+                self.add(value as u64, value >> 63);
                 if value < self.min {
                     self.min = value;
                 }
@@ -103,12 +107,30 @@ impl UsdtRow {
         end(&mut self.sequence);
     }
 
+    /// Adds to the sum, a number of two words.
+    #[inline(always)]
+    fn add(&mut self, low: u64, high: i64) {
+        let (sum, carries) = self.sum_low.overflowing_add(low);
+        self.sum_low = sum;
+        self.sum_high = self
+            .sum_high
+            .wrapping_add(high)
+            .wrapping_add(carries as i64);
+    }
+
+    /// The sum of the values. Fewer than 2^63 of them are within its bounds, whatever they are.
+    #[cfg(feature = "user")]
+    #[must_use]
+    pub fn sum(&self) -> i128 {
+        i128::from(self.sum_high) << 64 | i128::from(self.sum_low)
+    }
+
     /// Adds the hits of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.hits += other.hits;
         self.values += other.values;
         self.unreadable += other.unreadable;
-        self.sum = self.sum.wrapping_add(other.sum);
+        self.add(other.sum_low, other.sum_high);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         for (to, from) in self.buckets.iter_mut().zip(other.buckets) {
@@ -284,7 +306,7 @@ fn end(sequence: &mut u32) {
     *sequence = sequence.wrapping_add(1);
 }
 
-const _: () = assert!(size_of::<UsdtRow>() == 312);
+const _: () = assert!(size_of::<UsdtRow>() == 320);
 const _: () = assert!(size_of::<SpanRow>() == 80 + 4 * BUCKETS);
 
 #[cfg(test)]
@@ -319,9 +341,30 @@ mod tests {
         other.hit(Some(Some(100)));
         row.merge(&other);
         assert_eq!((row.hits, row.values, row.unreadable), (6, 4, 1));
-        assert_eq!((row.sum, row.min, row.max), (98, -5, 100));
+        #[cfg(feature = "user")]
+        assert_eq!(row.sum(), 98);
+        assert_eq!((row.min, row.max), (-5, 100));
         assert_eq!(row.buckets.iter().sum::<u32>(), 4);
         assert_eq!(row.sequence % 2, 0);
+    }
+
+    // Check that sums of values are exact beyond what 64 bits hold, in either direction, of one
+    // thread and of several.
+    #[test]
+    #[cfg(feature = "user")]
+    fn sums_do_not_wrap() {
+        let mut sum = 0_i128;
+        let mut all = UsdtRow::EMPTY;
+        for value in [i64::MAX, i64::MAX, -1, i64::MIN, i64::MIN, i64::MIN, 7] {
+            let mut row = UsdtRow::EMPTY;
+            for _ in 0..5 {
+                row.hit(Some(Some(value)));
+            }
+            assert_eq!(row.sum(), 5 * i128::from(value));
+            all.merge(&row);
+            sum += row.sum();
+            assert_eq!(all.sum(), sum);
+        }
     }
 
     // Check that quantiles of spans are those of the sorted durations, to a hundredth, and exact

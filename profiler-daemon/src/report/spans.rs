@@ -58,12 +58,13 @@ pub struct ArgumentValues {
     pub values: u64,
     /// Hits whose value could not be: its memory was not there.
     pub unreadable: u64,
-    /// Their sum, modulo 2^64.
-    pub sum: i64,
+    /// Their sum; null where it does not fit into 64 bits.
+    #[schema(required)]
+    pub sum: Option<i64>,
     /// The least; `null` where there is none, as in the next ones.
     #[schema(required)]
     pub min: Option<i64>,
-    /// The mean: of the sum.
+    /// The mean: of the sum, also where that does not fit.
     #[schema(required)]
     pub mean: Option<f64>,
     /// The greatest.
@@ -204,9 +205,9 @@ fn usdt_values(item: &TracedItem, argument: Option<u8>, began_ns: MonoNs) -> Usd
             number,
             values: all.values,
             unreadable: all.unreadable,
-            sum: all.sum,
+            sum: i64::try_from(all.sum()).ok(),
             min: any.then_some(all.min),
-            mean: any.then(|| all.sum as f64 / all.values as f64),
+            mean: any.then(|| all.sum() as f64 / all.values as f64),
             max: any.then_some(all.max),
             histogram: (0..)
                 .zip(all.buckets)
@@ -336,10 +337,29 @@ mod tests {
         let argument = points[0].argument.as_ref().expect("it was asked for");
         assert_eq!(
             (argument.sum, argument.min, argument.max),
-            (2, Some(-2), Some(3))
+            (Some(2), Some(-2), Some(3))
         );
         assert_eq!(argument.histogram, [(i64::MIN, 1), (1, 1), (2, 1)]);
         assert!(points[1].argument.is_none() && points[1].hits == 0);
+    }
+
+    // Check that the mean of values whose sum does not fit into 64 bits is theirs, and that the sum
+    // is then not told.
+    #[test]
+    fn the_mean_of_large_values() {
+        let mut point = usdt(Some(0));
+        let row = point.hits.entry(ProcessKey {
+            pid: 7,
+            start_ns: BootNs::ZERO,
+        });
+        let row = row.or_insert(UsdtRow::EMPTY);
+        let large = 0x7f00_0000_0000_0000;
+        for _ in 0..1000 {
+            row.hit(Some(Some(large)));
+        }
+        let (points, _) = followed(&[point], &ProbeCosts::default(), MonoNs::ZERO);
+        let argument = points[0].argument.as_ref().expect("it was asked for");
+        assert_eq!((argument.sum, argument.mean), (None, Some(large as f64)));
     }
 
     // Check that a span's values are those of its complete ones, that it is marked where it is
