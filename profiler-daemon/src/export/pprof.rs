@@ -151,7 +151,7 @@ pub fn profile(stacks: &StackTree, content: Content, sampling_period_ns: u64) ->
 fn remarks(stacks: &StackTree) -> Vec<String> {
     let lacks = &stacks.completeness;
     let mut remarks = vec![
-        "cpu is an estimate, samples x period; elapsed, application, blocked and runnable are measured"
+        "cpu is an estimate, samples x period; sums of elapsed, application, blocked and runnable are exact, their division among functions is an estimate by marks"
             .to_owned(),
         format!(
             "lacks: elapsed_unattributed_ns={} samples_lost={} stacks_truncated={} stacks_unwind_failed={} frames_unknown_percent={:.2}",
