@@ -363,7 +363,12 @@ impl Chooser {
 
     /// One function as it is to be measured, or why it is not.
     fn plan(&self, more: &mut MoreFunctions, module: &CodeFile, chosen: Chosen) {
+        let counts = self.exits == Exits::None;
         let points = match chosen.points {
+            Ok(points) if points.loops && counts => Err(NoProbe::Loop.into()),
+            points => points,
+        };
+        let points = match points {
             Ok(points) => points,
             Err(why) => {
                 more.refused.push(RefusedFunction {
@@ -374,16 +379,8 @@ impl Chooser {
                 return;
             }
         };
-        if points.loops && self.exits == Exits::None {
-            more.refused.push(RefusedFunction {
-                name: chosen.name,
-                module: module.to_owned(),
-                why: NoProbe::Loop.to_string(),
-            });
-            return;
-        }
         let exits = match points.exits {
-            Ok(_) if self.exits == Exits::None => {
+            Ok(_) if counts => {
                 Err("its calls are counted, as was asked".to_owned())
             }
             Ok(_) if points.goroutines && !FunctionProbes::follows_goroutines() => Err(
