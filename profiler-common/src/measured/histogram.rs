@@ -1,5 +1,6 @@
 //! Buckets of half an octave: each bound is the one before times the square root of two, so that a
-//! quantile read from them is off by less than a fifth.
+//! quantile read from them is off by less than a fifth; but for the last one, which has no end: in
+//! it a quantile lies anywhere up to the longest call.
 
 /// How many buckets there are. The last one has everything from 8.6 s on.
 pub const BUCKETS: usize = 56;
