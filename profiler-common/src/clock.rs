@@ -280,20 +280,6 @@ impl ThreadClock {
         (waited, finished)
     }
 
-    /// The thread comes onto a processor, and its clock is about to be suspended, or its call to be
-    /// assumed: a wake from before it had left ([`Wake::Early`]) was one, which nobody could tell
-    /// later. True if there was one.
-    #[inline(always)]
-    pub fn heed_early_wake(&mut self) -> bool {
-        let is_early = self.phase == Phase::Blocked as u32
-            && self.woken_ns > self.resumed_ns
-            && self.woken_ns < self.last_ns;
-        if is_early {
-            self.phase = Phase::Runnable as u32;
-        }
-        is_early
-    }
-
     /// After [`ThreadClock::assume_call`], and after the marks that fell before it were taken: what
     /// the thread runs and waits from now on is that call's.
     #[inline(always)]

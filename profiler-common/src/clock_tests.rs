@@ -199,26 +199,6 @@ fn a_thread_that_left_unseen_does_not_run_on() {
 }
 
 #[test]
-fn an_early_wake_is_heeded_before_a_change_at_the_switch_in() {
-    // Check that a thread that was woken before it had left, and whose tracing or being a target
-    // changes as it comes back, was runnable meanwhile; and one that was not woken so was not.
-    let mut clock = started();
-    clock.woken_ns = 110;
-    clock.switch_out(120, true);
-    let (mut assumed, mut suspended) = (clock, clock);
-    assert!(assumed.heed_early_wake() && suspended.heed_early_wake());
-    assert_eq!(assumed.assume_call(170, NO_CALL, UNTRACED).0, [0, 50]);
-    assert_eq!(suspended.suspend(170), [0, 50]);
-    assert_eq!(assumed.switch_in(170).waited(), [0, 0]);
-    assert_eq!(classes(&assumed), (20, 0, 0, 50, 0));
-    for woken_ns in [0, 99, 130] {
-        let mut clock = clock;
-        clock.woken_ns = woken_ns;
-        assert!(!clock.heed_early_wake(), "{woken_ns}");
-    }
-}
-
-#[test]
 fn tracing_of_system_calls_begins_and_ends() {
     // Check that time before a change of what is traced keeps its class, that a call of which
     // nobody saw the entry is time of class syscall, but not counted, and that one that was entered

@@ -46,8 +46,6 @@ pub enum Found {
     Born,
     /// Nothing is known: look at the task.
     Outside,
-    /// Off its processor, onto which it is just coming. Otherwise as above.
-    Arriving,
 }
 
 impl Found {
@@ -56,7 +54,7 @@ impl Found {
         match self {
             Self::Running | Self::AtEntry => Phase::Running,
             Self::Born => Phase::Blocked,
-            Self::Outside | Self::Arriving => task.phase(),
+            Self::Outside => task.phase(),
         }
     }
 
@@ -256,7 +254,6 @@ fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64,
         {
             update(record, |record| {
                 let inside = is_inside(&record.clock);
-                heed_early_wake(record, found);
                 let waited = record.clock.suspend(now_ns);
                 attribute::end_unseen(record, slot, inside, waited, control);
             });
@@ -287,7 +284,6 @@ fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64,
         } else if (before ^ flags) & REF_CALLS != 0 {
             update(record, |record| {
                 let inside = is_inside(&record.clock);
-                heed_early_wake(record, found);
                 let (waited, finished) = record.clock.assume_call(now_ns, call, clock_flags);
                 // Here: kept over what follows, it would be read where there is none, which the
                 // verifier of 5.15 refuses.
@@ -308,14 +304,6 @@ fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64,
     }
     // Last: a thread that is a target has its record by then, or was turned away.
     reference.flags = flags;
-}
-
-/// Before what else is known of a thread that comes is changed.
-#[inline(always)]
-fn heed_early_wake(record: &mut ThreadRecord, found: Found) {
-    if found == Found::Arriving && record.clock.heed_early_wake() {
-        count(Counter::WakesEarly);
-    }
 }
 
 /// Ends the record of a thread whose last event found its lock taken.

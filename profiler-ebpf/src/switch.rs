@@ -126,7 +126,7 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
         return None;
     }
     // One that is no target is noted too: its system calls then cost next to nothing.
-    let reference = evaluate::evaluated_at_switch(task, control, now_ns, Found::Arriving)?;
+    let reference = evaluate::evaluated_at_switch(task, control, now_ns, Found::Outside)?;
     task::set_on_processor(current, task, reference);
     if current.flags == 0 {
         return None;
