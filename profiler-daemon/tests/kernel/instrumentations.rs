@@ -367,7 +367,16 @@ fn who_leaves_before_the_answer_leaves_nothing() {
     }
     const PARTS: u32 = 24;
     let mut left = 0;
+    let dry_run = json!({
+        "functions": ["workload:*split_sixty"], "pids": [pid], "dry_run": true,
+    })
+    .to_string();
     for part in 1..PARTS {
+        // Who left while functions were chosen has the turn until they are.
+        let deadline = Instant::now() + PATIENCE;
+        while daemon.request("POST", PATH, Some(&dry_run)).status != 200 {
+            assert!(Instant::now() < deadline, "others' functions are chosen");
+        }
         let mut stream = TcpStream::connect(daemon.address()).expect("it listens");
         let text = body.to_string();
         write!(
@@ -379,10 +388,12 @@ fn who_leaves_before_the_answer_leaves_nothing() {
         .expect("it takes requests");
         std::thread::sleep(took * part / PARTS);
         stream.set_nonblocking(true).expect("a socket");
-        let mut byte = [0];
-        // It was told, and may go on.
-        let was_told = stream.peek(&mut byte).is_ok_and(|bytes| bytes > 0);
+        let mut answer = [0; 12];
+        let answered = stream.peek(&mut answer).unwrap_or(0);
         drop(stream);
+        // It may go on.
+        let was_told = answer[..answered] == *b"HTTP/1.1 201";
+        assert!(was_told || answered == 0, "{}", answer.escape_ascii());
         let deadline = Instant::now() + PATIENCE;
         loop {
             let all = ask(&daemon, "GET", PATH, None, 200);
