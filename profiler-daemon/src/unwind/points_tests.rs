@@ -229,7 +229,7 @@ fn functions_that_jump_to_their_entry() {
     // From code of it that lies apart.
     let part_at = ModuleAddress::new(0x2000);
     let back = piece(&[0xe9, 0xfb, 0xef, 0xff, 0xff], part_at);
-    let own = piece(&TWO_RETURNS, AT);
+    let own = piece(TWO_RETURNS, AT);
     let points = find(&own, Some(&[back]), &Around::default()).unwrap();
     assert!(points.loops);
     assert!(!points_of(TWO_RETURNS).unwrap().loops);
