@@ -116,7 +116,7 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
     // see that it is small (that of 5.15 forgets what was found of a copy).
     let kind = core::hint::black_box(probe_kind(cookie)) & (PROBE_KINDS - 1);
     if cookie.exit && !cookie.condition.holds(flags) {
-        frames(record, false)?.passed(cookie.stepped);
+        pass(&cookie, frames(record, false), &mut ThreadRows::now(record));
         return Some(());
     }
     if cookie.exit {
@@ -141,15 +141,18 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
         stepped: cookie.stepped,
     };
     let Some(frames) = frames else {
-        // Of a function that loops it is not known whether this is a call.
-        if !cookie.loops {
+        if cookie.loops && !cookie.counted_only {
+            // It is not known whether this is a call.
+            pass(&cookie, None, &mut rows);
+        } else {
             rows.alone(&cookie, call.caller, kind);
         }
         return None;
     };
     end_last_program(frames, record);
-    if cookie.loops && frames.is_turn(&call) {
-        frames.passed(cookie.stepped);
+    // In a trial turns are counted with the calls: they cost as much.
+    if cookie.loops && !cookie.counted_only && frames.is_turn(&call) {
+        pass(&cookie, Some(frames), &mut rows);
         return Some(());
     }
     frames.drop_dead(sp, &mut rows);
@@ -165,6 +168,17 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// A probe was hit that begins no call and ends none.
+#[inline(always)]
+fn pass(cookie: &Cookie, frames: Option<&mut ShadowStack>, rows: &mut ThreadRows<'_>) {
+    if let Some(frames) = frames {
+        frames.passed(cookie.stepped);
+    }
+    if let Some(row) = rows.row(cookie.function) {
+        row.pass(cookie.stepped);
+    }
 }
 
 /// What probes cost, as far as it is known.

@@ -177,7 +177,8 @@ impl ShadowStack {
     }
 
     /// A probe was hit that begins no call and ends none: its cost is in the innermost open call
-    /// all the same. `stepped`: the instruction is executed out of its line.
+    /// all the same, and in its function's row by [`MeasuredRow::pass`]. `stepped`: the instruction
+    /// is executed out of its line.
     #[inline(always)]
     pub fn passed(&mut self, stepped: bool) {
         self.cost_within(one_hit(stepped));

@@ -223,6 +223,23 @@ fn turns_of_a_loop_are_no_calls() {
     assert!(!frames.is_turn(&call(1, 1000, CALLER)));
 }
 
+// Check that hits that are no calls count for the budget where exits are probed; where calls are
+// counted alone each is a call, and counts once.
+#[test]
+fn hits_are_calls_and_what_is_none() {
+    let mut row = MeasuredRow::EMPTY;
+    row.calls = 3;
+    row.exits_unmatched = 1;
+    row.pass(false);
+    row.pass(true);
+    row.pass(true);
+    assert_eq!((row.hits(true), row.sequence), (7, 6));
+    assert_eq!(row.probes_own[..2], [1, 2]);
+    let (mut frames, mut rows) = (ShadowStack::EMPTY, Map::default());
+    frames.count(1, CALLER, 0, &mut rows);
+    assert_eq!(rows.0[&1].hits(false), 1);
+}
+
 // Check that each call is told less what its own probes took and those of what it called, and that
 // sums are not: what a short call did not have is not subtracted from it.
 #[test]

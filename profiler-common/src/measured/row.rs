@@ -1,5 +1,6 @@
 //! What is known of the calls of one function in one thread.
 
+use super::call_frame::one_hit;
 use super::histogram::{BUCKETS, bucket};
 use super::{PROBE_KINDS, add, elapsed_ns};
 use crate::clock::{Class, ClassNs};
@@ -88,7 +89,8 @@ pub struct MeasuredRow {
     pub probes_below: [u64; PROBE_KINDS],
     /// Probed calls made directly by complete calls, by kind.
     pub probes_direct: [u64; PROBE_KINDS],
-    /// Complete calls, by kind.
+    /// Complete calls, by kind. Of a function whose exits are probed, those that are counted are
+    /// hits that began no call and ended none.
     pub probes_own: [u64; PROBE_KINDS],
     /// Outermost calls, by kind.
     pub probes_outermost: [u64; PROBE_KINDS],
@@ -189,6 +191,28 @@ impl MeasuredRow {
             }
             value += 1;
         }
+    }
+
+    /// A probe of the function was hit that begins no call and ends none: another turn of a loop
+    /// around the function, or a jump that is not taken. `stepped`: the instruction is executed out
+    /// of its line.
+    #[inline(always)]
+    pub fn pass(&mut self, stepped: bool) {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.probes_own[one_hit(stepped)] += 1;
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// Hits of its probes by what a whole call costs at most: entries, exits of nobody's call, and
+    /// what [`MeasuredRow::pass`] has counted where exits are probed (`has_exits`).
+    #[must_use]
+    pub const fn hits(&self, has_exits: bool) -> u64 {
+        let passed = if has_exits {
+            self.probes_own[one_hit(false)] + self.probes_own[one_hit(true)]
+        } else {
+            0
+        };
+        self.calls + self.exits_unmatched + passed
     }
 
     /// Calls under way. Where rows of several threads are read one after the other, one may seem to

@@ -340,6 +340,11 @@ impl Measuring {
 
     /// Takes in what a pass has found.
     pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass) {
+        if !self.is_running() && self.living.is_empty() {
+            // Nothing is kept of any thread: see `end`.
+            self.moved.clear();
+            return;
+        }
         let departed = Departed::of(&pass.threads, &mut self.moved);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
             one.spanning.pass(kernel, one.slot, &departed);

@@ -66,7 +66,7 @@ pub struct Calls {
     pub probes_below: [u64; PROBE_KINDS],
     /// Probed calls made directly by complete calls, by kind.
     pub probes_direct: [u64; PROBE_KINDS],
-    /// Complete calls, by kind.
+    /// Complete calls, by kind; hits that are no calls among those that are counted.
     pub probes_own: [u64; PROBE_KINDS],
     /// Outermost calls, by kind.
     pub probes_outermost: [u64; PROBE_KINDS],

@@ -482,7 +482,10 @@ fn points_of(
         parts.push(piece(code, *start, *size_bytes).ok());
     }
     let parts: Option<Vec<Piece>> = parts.into_iter().collect();
-    Ok(points_in(code, &own, parts.as_deref(), known))
+    let found = points_in(code, &own, parts.as_deref(), known);
+    // Code without a name is none any more once the time is over.
+    code.deadline.check()?;
+    Ok(found)
 }
 
 /// The points of a function whose code was read; `parts`: `None` if some could not be.
@@ -527,6 +530,7 @@ fn points_in(
 
 impl Surroundings for CodeOf<'_> {
     fn nameless_code(&self, address: ModuleAddress, at_most: usize) -> Option<Vec<u8>> {
+        self.deadline.check().ok()?;
         // Jumps to other files have no names, and are no code of anybody's.
         let section = self.tables.code_at(address)?;
         if section.jumps.is_some() || self.starts.is_of_one(address) {

@@ -12,6 +12,33 @@ const DEEP: u64 = 300;
 /// What each call of those that work takes at least, nanoseconds.
 const WORK_NS: u64 = 20_000;
 
+/// The program; `None`: there is no compiler (said).
+fn program() -> Option<Compiled> {
+    let options = ["-O1", "-no-pie", "-fno-optimize-sibling-calls"];
+    Compiled::new("cc", ("shapes.c", SHAPES), &options)
+}
+
+// Check that turns of a loop around a whole function, each of which hits its probe, count for the
+// budget though they are no calls: the program is let go long before its turns are over.
+#[test]
+fn turns_are_in_the_budget() {
+    let Some(program) = program() else {
+        return;
+    };
+    let Some(report) = program.with_and_without(&["--trace", "program:shape_loop"], &["turns"])
+    else {
+        return;
+    };
+    let row = row(&report, "shape_loop");
+    assert_eq!(number(row, "/calls"), 1, "{row:#}");
+    assert!(text(row, "/why").starts_with("given up"), "{row:#}");
+    // What the turns took before that is told.
+    assert!(
+        number(&report, "/measured/probes_ns") > 10_000_000,
+        "{row:#}"
+    );
+}
+
 // Check that a conditional jump out of a function ends the call only when it is taken; that code
 // without a name which a function jumps to is its own; that turns of a loop around a whole function
 // are no calls; that a function whose first instruction leaves it, and one that jumps through a
@@ -19,8 +46,7 @@ const WORK_NS: u64 = 20_000;
 // be followed took is subtracted.
 #[test]
 fn each_shape_has_its_calls() {
-    let options = ["-O1", "-no-pie", "-fno-optimize-sibling-calls"];
-    let Some(program) = Compiled::new("cc", ("shapes.c", SHAPES), &options) else {
+    let Some(program) = program() else {
         return;
     };
     let report = program.with_and_without(

@@ -45,7 +45,8 @@ impl Measuring {
                 is_unknown = true;
                 continue;
             }
-            let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
+            let has_exits = function.is_some_and(|function| function.plan.exits.is_ok());
+            let hits = |row: &MeasuredRow| row.hits(has_exits);
             let before = self.living.insert(key, row);
             if is_measured && before != Some(row) {
                 self.changed.insert((key.function, process_of(&key)));

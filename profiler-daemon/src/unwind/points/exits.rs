@@ -22,6 +22,8 @@ const TABLE_INSTRUCTIONS: usize = 16;
 const MAX_TABLE: u64 = 1024;
 /// Most bytes of code without a name that are followed.
 const MAX_NAMELESS_BYTES: usize = 64 << 10;
+/// Most places at which it is jumped to.
+const MAX_RUNS: usize = 256;
 /// Most of it that is read at once.
 const MAX_RUN_BYTES: usize = 4096;
 
@@ -139,8 +141,9 @@ impl Body<'_> {
 
     /// Code without a name from there up to where it does not go on.
     fn nameless_run(&mut self, address: ModuleAddress) -> Option<Vec<Instruction>> {
-        if self.nameless.iter().any(|known| known.contains(&address)) {
-            // Jumped into: what was decoded there is not what is executed.
+        // Jumped into: what was decoded there is not what is executed.
+        let is_within = self.nameless.iter().any(|known| known.contains(&address));
+        if is_within || self.nameless.len() == MAX_RUNS {
             return None;
         }
         let code = self.around.nameless_code(address, MAX_RUN_BYTES)?;

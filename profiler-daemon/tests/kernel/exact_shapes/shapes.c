@@ -96,7 +96,13 @@ __attribute__((noinline)) long shape_deep(long depth) {
   return depth == 1 ? 1 : 1 + shape_deep(depth - 1);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+  if (count > 1) {
+    /* One call of very many turns. */
+    shape_loop(100000000);
+    puts(arguments[1]);
+    return 0;
+  }
   for (long call = 0; call < CALLS; call++) {
     shape_cold(call);
     shape_conditional(call);
