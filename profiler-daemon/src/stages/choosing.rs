@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
@@ -271,8 +272,8 @@ impl Chooser {
         if wanted.is_empty() {
             return Ok(());
         }
-        let identity = match module.file.metadata() {
-            Ok(metadata) => (metadata.dev(), metadata.ino()),
+        let identity = match identity(module.file.metadata()) {
+            Ok(identity) => identity,
             Err(error) => {
                 let why = NotChosen::Unreadable(module.path.clone(), error);
                 self.leave_out(wanted[0], module, why, more);
@@ -405,14 +406,15 @@ impl Chooser {
     }
 }
 
+/// What tells one file from another, whatever path it has: its device and inode.
+pub(super) fn identity(metadata: io::Result<fs::Metadata>) -> io::Result<(u64, u64)> {
+    metadata.map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 /// The files that a process has mapped as code and that are meant, by their paths; none where it is
 /// gone.
 #[must_use]
 pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
-    let identity = |path: &str| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
     let maps = proc_fs::exec_maps(pid, MAX_MAPPINGS).unwrap_or_default();
     let mut seen = HashSet::new();
     let files = maps.entries.iter().filter(|entry| entry.inode != 0);
@@ -426,15 +428,15 @@ pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
     if meant.is_empty() {
         return Vec::new();
     }
-    let program = identity(&format!("/proc/{pid}/exe"));
+    let program = identity(fs::metadata(format!("/proc/{pid}/exe"))).ok();
     let opened = meant.into_iter().filter_map(|(path, entry)| {
         // Through the mapping itself: also what was deleted, or has another root. No device and
         // no pipe is opened.
         let (file, _) = ProcFs.open_mapped(pid, entry.start..entry.end)?;
-        let metadata = file.metadata().ok()?;
+        let own = identity(file.metadata()).ok()?;
         Some(CodeFile {
             path,
-            is_program: program == Some((metadata.dev(), metadata.ino())),
+            is_program: program == Some(own),
             is_named: false,
             file: Arc::new(file),
         })
@@ -447,6 +449,19 @@ fn planned_point(point: FilePoint) -> PlannedPoint {
         offset: point.offset,
         stepped: point.stepped,
         condition: point.condition,
+    }
+}
+
+#[cfg(test)]
+impl CodeFile {
+    /// A program of that path.
+    pub(super) fn made_up(path: &str, file: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            is_program: true,
+            is_named: false,
+        }
     }
 }
 

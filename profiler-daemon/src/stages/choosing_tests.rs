@@ -3,21 +3,12 @@
 use super::*;
 use crate::sys::memory_file::memory_file;
 
-fn file(path: &str, file: File) -> CodeFile {
-    CodeFile {
-        path: path.to_owned(),
-        file: Arc::new(file),
-        is_program: true,
-        is_named: false,
-    }
-}
-
 fn own_program(path: &str) -> CodeFile {
-    file(path, File::open("/proc/self/exe").unwrap())
+    CodeFile::made_up(path, File::open("/proc/self/exe").unwrap())
 }
 
 fn junk(path: &str) -> CodeFile {
-    file(path, memory_file(b"no program").unwrap())
+    CodeFile::made_up(path, memory_file(b"no program").unwrap())
 }
 
 fn chooser(patterns: &[&str], budget_ns: u64) -> Chooser {

@@ -4,9 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
 
-use super::choosing::{Chooser, CodeFile, Exits, NotChosen, mapped};
+use super::choosing::{Chooser, CodeFile, Exits, NotChosen, identity, mapped};
 use super::spanning::{Followed, SpanChooser};
 use crate::collect::{MoreFunctions, RefusedFunction};
 use crate::symbols::chosen::Pattern;
@@ -116,8 +115,7 @@ impl Looking {
         }
         let mut programs: HashMap<(u64, u64), bool> = HashMap::new();
         let mut is_shared = |file: &File| {
-            let file = file.metadata().map(|file| (file.dev(), file.ino()));
-            file.map_or(true, |file| {
+            identity(file.metadata()).map_or(true, |file| {
                 let known = programs.entry(file);
                 *known.or_insert_with(|| is_run_by_others(file, &pids))
             })
@@ -166,8 +164,8 @@ fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
     let all = proc_fs::pids().unwrap_or_default().into_iter();
     let mut others = all.filter(|pid| !pids.contains(pid));
     others.any(|pid| {
-        let exe = fs::metadata(format!("/proc/{pid}/exe"));
-        exe.is_ok_and(|exe| (exe.dev(), exe.ino()) == file)
+        let exe = identity(fs::metadata(format!("/proc/{pid}/exe")));
+        exe.is_ok_and(|exe| exe == file)
     })
 }
 

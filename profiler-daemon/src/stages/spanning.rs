@@ -4,14 +4,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use profiler_common::spans::{Argument, role};
 use thiserror::Error;
 
 use super::choosing::{
-    CodeFile, Failures, LookTime, MAX_ITEMS, MAX_POINT_FILES, NotChosen, PutOff,
+    CodeFile, Failures, LookTime, MAX_ITEMS, MAX_POINT_FILES, NotChosen, PutOff, identity,
 };
 use crate::collect::{MoreFunctions, PlannedItem, PlannedPlace, Traced};
 use crate::symbols::chosen::{FilePoint, NoChoice};
@@ -234,8 +233,8 @@ impl SpanChooser {
         if wanted.is_empty() {
             return Ok(());
         }
-        let identity = match module.file.metadata() {
-            Ok(metadata) => (metadata.dev(), metadata.ino()),
+        let identity = match identity(module.file.metadata()) {
+            Ok(identity) => identity,
             Err(error) => {
                 let why = NotChosen::Unreadable(module.path.clone(), error);
                 self.leave_out(wanted[0], module, why, more);
@@ -458,22 +457,13 @@ mod tests {
         SpanChooser::new(followed.expect("few, with names of their own"), u64::MAX)
     }
 
-    fn file(path: &str, file: File) -> CodeFile {
-        CodeFile {
-            path: path.to_owned(),
-            file: Arc::new(file),
-            is_program: true,
-            is_named: false,
-        }
-    }
-
     fn own_program() -> CodeFile {
         let own = File::open("/proc/self/exe").expect("this program");
-        file("/usr/bin/app", own)
+        CodeFile::made_up("/usr/bin/app", own)
     }
 
     fn junk(path: &str) -> CodeFile {
-        file(path, memory_file(b"no program").expect("a file"))
+        CodeFile::made_up(path, memory_file(b"no program").expect("a file"))
     }
 
     fn of(chooser: &mut SpanChooser, module: &CodeFile) -> MoreFunctions {

@@ -31,6 +31,22 @@ fn until_nobody(daemon: &Daemon) {
     }
 }
 
+/// A crowd that has begun, and the instrumentation that measures its calls from the first on.
+fn measured_crowd(daemon: &Daemon, options: &str, exits: &str) -> (Workload, String) {
+    let mut crowd = Workload::start(&format!("crowd --wait {options}"));
+    crowd.ready();
+    let path = begin(
+        daemon,
+        &json!({
+            "functions": ["workload:*crowd_call"], "pids": [crowd.pid()],
+            "budget_percent": 100, "exits": exits,
+        }),
+    );
+    until(daemon, &path, is("measuring"));
+    crowd.go();
+    (crowd, path)
+}
+
 // Check that of more threads than can be measured the calls of the others are counted, and told as
 // counted only; that counting alone takes no thread's place; and that all places are free again
 // once the instrumentation has ended, although its threads live on, so that the next one measures
@@ -39,17 +55,7 @@ fn until_nobody(daemon: &Daemon) {
 fn threads_beyond_the_bound_are_counted_only() {
     let Some(daemon) = allowed() else { return };
     for (exits, most) in [("none", 0), ("sites", MAX_MEASURED_THREADS as usize)] {
-        let mut crowd = Workload::start("crowd --wait --hold");
-        crowd.ready();
-        let path = begin(
-            &daemon,
-            &json!({
-                "functions": ["workload:*crowd_call"], "pids": [crowd.pid()],
-                "budget_percent": 100, "exits": exits,
-            }),
-        );
-        until(&daemon, &path, is("measuring"));
-        crowd.go();
+        let (crowd, path) = measured_crowd(&daemon, "--hold", exits);
         let truth = crowd.truth().truth;
         let (calls, all) = (number(&truth, "/calls"), number(&truth, "/threads"));
         assert!(threads(&daemon) <= most, "{}", threads(&daemon));
@@ -63,16 +69,7 @@ fn threads_beyond_the_bound_are_counted_only() {
             assert_eq!(number(told, "/outermost") + counted_only, calls, "{told:#}");
         }
         assert_eq!(threads(&daemon), 0, "of {exits}");
-        let mut few = Workload::start("crowd --wait --threads 10 --count 100");
-        few.ready();
-        let path = begin(
-            &daemon,
-            &json!({
-                "functions": ["workload:*crowd_call"], "pids": [few.pid()], "budget_percent": 100,
-            }),
-        );
-        until(&daemon, &path, is("measuring"));
-        few.go();
+        let (_few, path) = measured_crowd(&daemon, "--threads 10 --count 100", "sites");
         let one = until(&daemon, &path, is("ended"));
         // Where its clock was being changed, a call is counted only.
         let timed = number(row(&one, "crowd_call"), "/outermost");
@@ -91,16 +88,7 @@ fn threads_that_exit_later_leave_no_place_taken() {
         &daemon,
         &json!({"usdt": ["workload:workload:hit"], "pids": [marked.pid()], "budget_percent": 100}),
     );
-    let mut crowd = Workload::start("crowd --wait --hold --threads 50");
-    crowd.ready();
-    let path = begin(
-        &daemon,
-        &json!({
-            "functions": ["workload:*crowd_call"], "pids": [crowd.pid()], "budget_percent": 100,
-        }),
-    );
-    until(&daemon, &path, is("measuring"));
-    crowd.go();
+    let (crowd, path) = measured_crowd(&daemon, "--hold --threads 50", "sites");
     crowd.truth();
     assert_eq!(threads(&daemon), 50);
     ask(&daemon, "DELETE", &path, None, 200);
