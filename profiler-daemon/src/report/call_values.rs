@@ -35,7 +35,8 @@ pub struct CallValues {
     /// Calls that were only counted, because too many were open, no times could be read, or too
     /// many threads have measured calls.
     pub counted_only: u64,
-    /// Exits of calls that had begun before the function was measured.
+    /// Exits of calls whose entry was not seen: they began before the function was measured, or as
+    /// its probes were being detached.
     pub exits_unmatched: u64,
     /// All of the time.
     pub elapsed: MeasuredTimes,
