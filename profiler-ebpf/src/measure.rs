@@ -131,8 +131,6 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
         frames.exit((cookie.function, sp), (kind, costs), &now, &mut rows);
         return Some(());
     }
-    // What is counted only needs no place for its calls.
-    let frames = frames(record, !cookie.counted_only);
     let mut rows = ThreadRows::now(record);
     let call = EnteredCall {
         function: cookie.function,
@@ -140,25 +138,26 @@ fn hit(cookie: Cookie, sp: u64, flags: u64) -> Option<()> {
         caller: caller_at(sp),
         stepped: cookie.stepped,
     };
-    let Some(frames) = frames else {
-        if cookie.loops && !cookie.counted_only {
-            // It is not known whether this is a call.
-            pass(&cookie, None, &mut rows);
-        } else {
-            rows.alone(&cookie, call.caller, kind);
+    if cookie.counted_only {
+        // It needs no place for its calls, and leaves those of others alone: what has ended is
+        // found when one of them begins or ends. (The verifier would follow that here once more.)
+        match frames(record, false) {
+            Some(frames) => frames.count(cookie.function, call.caller, kind, &mut rows),
+            None => rows.alone(&cookie, call.caller, kind),
         }
+        return Some(());
+    }
+    let Some(frames) = frames(record, true) else {
+        rows.alone(&cookie, call.caller, kind);
         return None;
     };
     end_last_program(frames, record);
-    // In a trial turns are counted with the calls: they cost as much.
-    if cookie.loops && !cookie.counted_only && frames.is_turn(&call) {
+    if cookie.loops && frames.is_turn(&call) {
         pass(&cookie, Some(frames), &mut rows);
         return Some(());
     }
     frames.drop_dead(sp, &mut rows);
-    if cookie.counted_only {
-        frames.count(cookie.function, call.caller, kind, &mut rows);
-    } else if frames.enter(&call, &mut rows) {
+    if frames.enter(&call, &mut rows) {
         // Last: what comes before is not the call's.
         let mut now = ThreadUsage::default();
         if snapshot(record, task, &mut now) {
@@ -372,6 +371,11 @@ impl<'a> ThreadRows<'a> {
         let Some(row) = self.row(cookie.function) else {
             return;
         };
+        if cookie.loops && !cookie.counted_only {
+            // It is not known whether it is one.
+            row.pass(cookie.stepped);
+            return;
+        }
         row.sequence = row.sequence.wrapping_add(1);
         row.calls += 1;
         if cookie.counted_only {

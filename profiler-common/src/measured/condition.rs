@@ -8,12 +8,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition(u8);
 
-/// Bits of the flags register.
-const CARRY: u64 = 1;
-const PARITY: u64 = 1 << 2;
-const ZERO: u64 = 1 << 6;
-const SIGN: u64 = 1 << 7;
-const OVERFLOW: u64 = 1 << 11;
+/// Places of bits in the flags register.
+const CARRY: u32 = 0;
+const PARITY: u32 = 2;
+const ZERO: u32 = 6;
+const SIGN: u32 = 7;
+const OVERFLOW: u32 = 11;
 
 impl Condition {
     /// None: the instruction leaves the function in any case.
@@ -39,26 +39,30 @@ impl Condition {
         Self((bits & 31) as u8)
     }
 
-    /// Does the instruction leave the function, with these flags?
+    /// Does the instruction leave the function, with these flags? (Without a branch, whose both
+    /// sides the kernel's verifier would follow.)
     #[must_use]
     #[inline(always)]
     pub const fn holds(self, flags: u64) -> bool {
-        if self.0 == 0 {
-            return true;
-        }
-        let number = self.0 - 1;
-        let differ = (flags & SIGN != 0) != (flags & OVERFLOW != 0);
-        let holds = match number >> 1 {
-            0 => flags & OVERFLOW != 0,
-            1 => flags & CARRY != 0,
-            2 => flags & ZERO != 0,
-            3 => flags & (CARRY | ZERO) != 0,
-            4 => flags & SIGN != 0,
-            5 => flags & PARITY != 0,
-            6 => differ,
-            _ => differ || flags & ZERO != 0,
-        };
+        let [carry, parity, zero, sign, overflow] = [
+            flags >> CARRY & 1,
+            flags >> PARITY & 1,
+            flags >> ZERO & 1,
+            flags >> SIGN & 1,
+            flags >> OVERFLOW & 1,
+        ];
+        let always = (self.0 == 0) as u64;
+        let number = (self.0 as u64).wrapping_sub(1);
+        let differ = sign ^ overflow;
+        let conditions = overflow
+            | carry << 1
+            | zero << 2
+            | (carry | zero) << 3
+            | sign << 4
+            | parity << 5
+            | differ << 6
+            | (differ | zero) << 7;
         // The odd ones are the opposite of those before them.
-        holds != (number & 1 != 0)
+        always | ((conditions >> (number >> 1 & 7)) ^ number) & 1 != 0
     }
 }

@@ -207,8 +207,8 @@ impl ShadowStack {
         }
     }
 
-    /// A call begins whose end nobody looks for, probed as `kind`, after
-    /// [`ShadowStack::drop_dead`].
+    /// A call begins whose end nobody looks for, probed as `kind`. What its probe takes is in the
+    /// innermost open call: where that has ended, [`ShadowStack::drop_dead`] hands it on.
     #[inline(always)]
     pub fn count(&mut self, function: u32, caller: u64, kind: usize, rows: &mut impl Rows) {
         self.cost_within(kind);
