@@ -167,6 +167,31 @@ impl ProbeTimes {
                 + cost(&calls.probes_below, |kind| costs[kind].error_ns),
         }
     }
+
+    /// All of the inclusive time.
+    fn inclusive_ns(&self) -> f64 {
+        self.own_ns + self.below_ns
+    }
+
+    /// The inclusive and the exclusive times of these calls without them. What probes take is user
+    /// time: the handling of a breakpoint is no system call.
+    ///
+    /// Estimates may exceed the time there was, of short calls. Each part is subtracted from what
+    /// it is a part of, so that such calls below do not make the function's own time less: its
+    /// inclusive time stays its exclusive one and that of the calls below.
+    fn subtracted(&self, calls: &Calls) -> [[u64; 5]; 2] {
+        let user = Class::User as usize;
+        let (mut inclusive, mut exclusive) = (calls.inclusive, calls.exclusive);
+        let (all_ns, own_ns) = (self.inclusive_ns() as u64, self.exclusive_ns as u64);
+        exclusive[user] = exclusive[user].saturating_sub(own_ns);
+        // There is more exclusive time than inclusive where outermost calls are open still.
+        let below = calls.inclusive[user].checked_sub(calls.exclusive[user]);
+        inclusive[user] = match below.zip(all_ns.checked_sub(own_ns)) {
+            Some((below_ns, probes_ns)) => exclusive[user] + below_ns.saturating_sub(probes_ns),
+            None => inclusive[user].saturating_sub(all_ns),
+        };
+        [inclusive, exclusive]
+    }
 }
 
 impl AddAssign for ProbeTimes {
@@ -186,16 +211,8 @@ impl CallValues {
         probes: ProbeTimes,
         of: Option<&Denominators>,
     ) -> Self {
-        let probe_ns = probes.own_ns + probes.below_ns;
-        // What probes take is user time: the handling of a breakpoint is no system call.
         let user = Class::User as usize;
-        let lessened = |times: &[u64; 5], probe_ns: f64| {
-            let mut times = *times;
-            times[user] = times[user].saturating_sub(probe_ns as u64);
-            times
-        };
-        let inclusive = lessened(&calls.inclusive, probe_ns);
-        let exclusive = lessened(&calls.exclusive, probes.exclusive_ns);
+        let [inclusive, exclusive] = probes.subtracted(calls);
         let times = |inclusive_ns: u64, exclusive_ns: u64, durations: &Durations| {
             MeasuredTimes::new((inclusive_ns, exclusive_ns), (calls.outermost, durations))
         };
@@ -216,7 +233,8 @@ impl CallValues {
                 process.map(|process| process.application_ns()),
             );
         }
-        let raw_ns = calls.raw_elapsed_ns() as f64;
+        let raw_ns = calls.raw_elapsed_ns();
+        let probe_ns = raw_ns.saturating_sub(elapsed_ns(&inclusive));
         Self {
             calls: calls.calls,
             outermost: calls.outermost,
@@ -231,10 +249,11 @@ impl CallValues {
             minor_faults: calls.faults[0],
             major_faults: calls.faults[1],
             untraced_calls: calls.untraced,
-            probe_ns: probe_ns as u64,
+            probe_ns,
             error_ns: probes.error_ns as u64,
             mostly_probe: calls.outermost > 0
-                && (raw_ns < MOSTLY_PROBE * probes.own_ns || raw_ns < 2.0 * probe_ns),
+                && (raw_ns as f64)
+                    < (MOSTLY_PROBE * probes.own_ns).max(2.0 * probes.inclusive_ns()),
             exits: if about.counted_only.is_none() {
                 "sites"
             } else {

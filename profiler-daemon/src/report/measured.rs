@@ -323,9 +323,20 @@ mod tests {
         let report = measured(&short, name_of, MonoNs::ZERO);
         assert_eq!(report.functions[0].values.elapsed.inclusive_ns, 0);
         assert!(report.functions[0].values.mostly_probe);
+        // Calls below that are shorter than their probes take nothing from what they are made by.
+        let mut below = function();
+        for row in below.functions[0].calls.values_mut() {
+            row.probes_below[2] *= 10;
+        }
+        let values = &measured(&below, name_of, MonoNs::ZERO).functions[0].values;
+        let [inclusive_ns, exclusive_ns] =
+            [values.elapsed.inclusive_ns, values.elapsed.exclusive_ns];
+        assert_eq!([inclusive_ns, exclusive_ns], [13_000_000; 2]);
+        assert_eq!(inclusive_ns + values.probe_ns, 20_000_000);
         // Long calls, of which those that they made are more than half probes.
         let mut busy = function();
         for row in busy.functions[0].calls.values_mut() {
+            row.exclusive[0] = 1_000_000;
             row.probes_below[2] *= 6;
         }
         let values = &measured(&busy, name_of, MonoNs::ZERO).functions[0].values;
