@@ -35,8 +35,6 @@ const HOOKS: [&str; 12] = [
 const TRACEPOINT: [&str; 2] = ["__traceiter_", "__bpf_trace_"];
 /// What calls one program.
 const TRAMPOLINE: &str = "bpf_trace_run";
-/// No more frames than this lie between the outermost own one and the walk.
-const MAX_INSIDE: usize = 12;
 
 /// What a function of the kernel does for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,11 +114,12 @@ impl OwnFrames {
         }
     }
 
-    /// The frames of the thread itself, innermost first.
+    /// The frames of the thread itself, innermost first. What is inside of an own one goes with it
+    /// however deep it is: an interrupt that came there may end a transfer of a disk.
     #[must_use]
     pub(super) fn cut<'a>(&self, kernel: &'a [VirtualAddress]) -> &'a [VirtualAddress] {
         let mut own = 0;
-        for (index, address) in kernel.iter().take(MAX_INSIDE).enumerate() {
+        for (index, address) in kernel.iter().enumerate() {
             let is_own = match self.role(*address) {
                 Some(Role::Trampoline) => self.calls_own(&kernel[..index]),
                 Some(Role::Tracepoint) => own == index,
@@ -201,6 +200,10 @@ mod tests {
             (&[0x13f], "the tracepoint's function"),
             (&[0xc20, 0x905, 0x700, 0xc20, 0x905], "one within another"),
             (&[0xf20, 0x905, 0x700, 0xc20, 0x905], "another's within one"),
+            (
+                &[&[0x700; 100][..], &[0xc20, 0x905]].concat(),
+                "a deep interrupt of one",
+            ),
             (
                 &[0xc20],
                 "a program at its begin, whose caller was not found",
