@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::config::duration;
 use crate::error_chain::ErrorChain;
+use crate::export::text::name;
 
 pub use record::RecordArgs;
 pub use top::{TopArgs, TopSort, TopWindow};
@@ -133,10 +134,10 @@ impl LogLevel {
 }
 
 /// One sentence for a failure and all its causes, outermost first, on one line and without
-/// repetition.
+/// repetition, for a terminal: names of others may be in it.
 #[must_use]
 pub fn failure_sentence(error: &anyhow::Error) -> String {
-    ErrorChain(error.as_ref()).to_string()
+    name(&ErrorChain(error.as_ref()).to_string())
 }
 
 #[cfg(test)]

@@ -152,6 +152,10 @@ async fn ask(peer: Peer, question: ScreenQuestion) -> anyhow::Result<ScreenAnswe
 /// Asks once and prints the answer.
 async fn print(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
     let mut state = State::new(args, peer.to_string());
+    // One that began just now has seen nothing yet.
+    if matches!(peer, Peer::Own(_)) {
+        tokio::time::sleep(Duration::from_nanos(args.every)).await;
+    }
     let answer = ask(peer.clone(), state.question()).await?;
     state.take(Ok(answer));
     let text = draw::as_text(&mut state, PRINTED_COLUMNS, PRINTED_ROWS);

@@ -97,7 +97,8 @@ fn counters() -> String {
     }
     page.push_str(
         "\n## What the profile counts\n\n\
-        `causes` of the session's `completeness`, `profiler_losses_total` in the metrics, and `profile.losses` of\n\
+        `causes` of the session's `completeness`, `profiler_losses_total` in the metrics (nanoseconds as seconds, in\n\
+        `profiler_losses_seconds_total`, without `_ns`), and `profile.losses` of\n\
         `/api/v1/status`. Beside them, `folded_ns` among the `causes` of any report is how much of *its own* time was folded,\n\
         and `callers_folded_ns` how much more is of functions some of whose callers were (semantics.md section 7, Room). `dropped_processes` and `dropped_ns`, in what `record --connect` writes alone, are processes that\n\
         ended and that the daemon no longer kept (`limits.exited_processes`) when a command, names or children were recorded, and what\n\
@@ -109,7 +110,8 @@ fn counters() -> String {
     }
     page.push_str(
         "\n## What the collector counts\n\n\
-        `causes` of the session's `completeness` and `profiler_losses_total` in the metrics.\n\n\
+        `causes` of the session's `completeness` and `profiler_losses_total` in the metrics (nanoseconds\n\
+        as seconds, in `profiler_losses_seconds_total`).\n\n\
         | name | what is counted |\n|---|---|\n",
     );
     for loss in COLLECTOR_LOSSES {

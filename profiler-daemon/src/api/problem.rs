@@ -5,7 +5,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::source::{InstrumentationFailure, SessionFailure, TargetsFailure, Unavailable};
-use crate::config::duration;
 use crate::profile::sessions::SessionRefusal;
 use crate::report::error::ReportError;
 
@@ -266,12 +265,17 @@ impl From<ReportError> for Problem {
                     detail,
                 }])
             }
+            ReportError::SessionTooOld { .. } => Self::parameters(vec![Fault {
+                parameter: Some("window".to_owned()),
+                given: None,
+                detail,
+            }]),
             ReportError::WindowTooLong { longest_ns } => Self::parameters(vec![Fault {
                 parameter: Some("window".to_owned()),
                 given: None,
                 detail: format!(
-                    "window must be session, or at most {}",
-                    duration::format(longest_ns)
+                    "window must be session, or at most {}s",
+                    longest_ns / 1_000_000_000
                 ),
             }]),
         }

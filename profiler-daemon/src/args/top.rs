@@ -26,7 +26,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "DURATION", value_parser = period, default_value = "2s")]
     pub every: u64,
 
-    /// Print one screen as text and end.
+    /// Print one screen as text and end; without --connect, of the time --every.
     #[arg(long)]
     pub once: bool,
 

@@ -33,7 +33,7 @@ impl DaemonFacts {
             facts.degrade(
                 "system calls",
                 format!(
-                    "system_calls is \"{}\": time in untraced system calls that run without waiting counts as user time",
+                    "system_calls is \"{}\": ticks tell what of the running time was in untraced system calls",
                     config.system_calls.as_str()
                 ),
             );

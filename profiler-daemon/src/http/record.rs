@@ -38,8 +38,9 @@ pub(super) async fn record(
         scope,
         stacks: mut query,
     } = recording;
-    // A process that is not there is told at once.
+    // A process that is not there is told at once, and so is a module.
     report::frames_needed(&earlier, &scope)?;
+    report::check_fold(&earlier, &query.tree.fold)?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     if content == Content::Cpu {
         query.tree.value = Some(StackValue::Samples);

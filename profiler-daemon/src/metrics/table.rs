@@ -60,6 +60,9 @@ fn seconds(duration_ns: u64) -> f64 {
     count(duration_ns) / 1e9
 }
 
+/// How names of losses that are nanoseconds end.
+const NANOSECONDS: &str = "_ns";
+
 /// Series of one label, each with its count.
 fn each<'n>(series: &mut Series, counts: impl IntoIterator<Item = (&'n str, u64)>) {
     for (name, number) in counts {
@@ -103,9 +106,19 @@ pub(super) const FAMILIES: &[Family] = &[
         each(series, discarded.map(|counter| (counter.name(), state.counter(counter))));
     }),
     family!(Counter "profiler_losses_total", "events", ["cause"],
-        "What could not be collected, by cause; 0 everywhere means that reports are complete.",
+        "What could not be collected, by cause, and races that were noticed and decided: see docs/counters.md.",
         |input, series| if let Some(snapshot) = input.snapshot {
-        each(series, snapshot.losses().iter().map(|(cause, n)| (&**cause, *n)));
+        let events = snapshot.losses().iter().filter(|(cause, _)| !cause.ends_with(NANOSECONDS));
+        each(series, events.map(|(cause, n)| (&**cause, *n)));
+    }),
+    family!(Counter "profiler_losses_seconds_total", "seconds", ["cause"],
+        "Time of which less is known than there is to know, by cause: see docs/counters.md.",
+        |input, series| if let Some(snapshot) = input.snapshot {
+        for (cause, lost_ns) in snapshot.losses() {
+            if let Some(cause) = cause.strip_suffix(NANOSECONDS) {
+                series.add(&[cause], seconds(*lost_ns));
+            }
+        }
     }),
     family!(Counter "profiler_stack_walks_total", "walks", ["end"],
     "Walks of user stacks by how they ended: complete, truncated at the depth limit, or failed on the way.",
@@ -192,17 +205,13 @@ pub(super) const FAMILIES: &[Family] = &[
         "Time spent looking at threads from outside.",
         |input, series| series.add(&[], seconds(input.state(|state| state.outside.busy_ns)))),
     family!(Counter "profiler_group_elapsed_seconds_total", "seconds", ["group"],
-    "Time of the group's threads, on and off the processors.",
-    |input, series| each_group(input, series, |group| {
-        seconds(group.classes.iter().fold(0, |sum, class_ns| sum.saturating_add(*class_ns)))
-    })),
+        "Time of the group's threads, on and off the processors.",
+        |input, series| each_group(input, series, |group| seconds(group.elapsed_ns))),
     family!(Counter "profiler_group_application_seconds_total", "seconds", ["group"],
-        "Time that the group's threads ran in user mode, outside any system call.",
-        |input, series| each_group(input, series, |group| {
-        seconds(group.classes[Class::User as usize])
-    })),
+        "Time that the group's threads ran in user mode, outside any system call and page fault. Ticks tell the faults: counted once one has.",
+        |input, series| each_group(input, series, |group| seconds(group.application_ns))),
     family!(Counter "profiler_group_class_seconds_total", "seconds", ["group", "class"],
-    "Time of the group's threads by class: user, syscall, blocked, runnable or kernel.",
+    "Time of the group's threads by class: user, syscall, blocked, runnable or kernel. Where system calls are not traced, ticks tell what of the running time was in them: counted once one has.",
     |input, series| for (name, group) in input.groups.iter().flat_map(|view| &view.groups) {
         for (class, class_ns) in Class::ALL.into_iter().zip(group.classes) {
             series.add(&[name, class.name()], seconds(class_ns));

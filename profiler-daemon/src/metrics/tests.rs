@@ -87,6 +87,8 @@ impl Daemon {
         requests.streams.opened();
         let counters = GroupCounters {
             samples: 3,
+            elapsed_ns: 4_500_000_002,
+            application_ns: 1_500_000_000,
             classes: [1_500_000_000, 2, 3_000_000_000, 0, 0],
         };
         Self {

@@ -4,15 +4,23 @@
 //! The names come from the workload, so growth is treated as an attack: once the table is full, new
 //! groups count under `other` from their first moment on. A group keeps its counters until it was
 //! idle for long, and then goes whole; a value is never moved from one counter to another.
+//!
+//! What was in system calls that were not traced, and in page faults, only ticks tell: such time is
+//! counted once there was a tick of the group in it, by what the ticks found since it was last
+//! counted.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
-use profiler_common::ClassNs;
+use profiler_common::{
+    Class, ClassNs,
+    division::{Product, Stratum},
+    kinds::{Kind, KindNs, Primary, TICKS, Tick},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
     input::ProcessInfo,
-    values::{add_classes, sum},
+    values::{Totals, add_classes, sum},
 };
 use crate::units::MonoNs;
 
@@ -24,8 +32,13 @@ const MAX_NAME_BYTES: usize = 128;
 /// The counters of one group; they never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCounters {
-    /// Nanoseconds per class.
+    /// Nanoseconds of all classes.
+    pub elapsed_ns: u64,
+    /// Nanoseconds per class. Untraced running time of which ticks have told nothing yet is in
+    /// none.
     pub classes: ClassNs,
+    /// Nanoseconds in user mode, page faults left out, of which ticks have told.
+    pub application_ns: u64,
     /// Timer samples.
     pub samples: u64,
 }
@@ -41,24 +54,113 @@ pub struct GroupsView {
     pub overflow_samples: u64,
 }
 
-#[derive(Debug)]
+/// Counters that are being counted.
+#[derive(Debug, Default)]
 struct Group {
     counters: GroupCounters,
+    /// Running time outside traced calls that was not divided yet: of [`RUNNING`].
+    undivided: KindNs,
+    /// The ticks since it last was.
+    ticks: [u64; TICKS],
     gained_ns: MonoNs,
+}
+
+/// The kinds of running time that are divided by ticks alone, with those ticks.
+const RUNNING: [(Kind, &[Tick]); 2] = [
+    (Kind::User, &[Tick::User, Tick::Fault]),
+    (
+        Kind::Untraced,
+        &[Tick::UntracedUser, Tick::UntracedFault, Tick::UntracedCall],
+    ),
+];
+
+impl Group {
+    fn gain(&mut self, gain: &Gain) {
+        self.counters.elapsed_ns += sum(&gain.classes);
+        self.counters.samples += gain.ticks.iter().sum::<u64>();
+        for (to, from) in self.ticks.iter_mut().zip(gain.ticks) {
+            *to += from;
+        }
+        let mut classes = gain.classes;
+        let user_ns = &mut classes[Class::User as usize];
+        let untraced_ns = gain.untraced_ns.min(*user_ns);
+        *user_ns -= untraced_ns;
+        self.undivided[Kind::User as usize] += *user_ns;
+        self.undivided[Kind::Untraced as usize] += untraced_ns;
+        add_classes(&mut self.counters.classes, &classes);
+        for (kind, ticks) in RUNNING {
+            self.divide(kind, ticks);
+        }
+    }
+
+    /// Counts the time of a kind as its ticks found it, if there were any.
+    fn divide(&mut self, kind: Kind, ticks: &[Tick]) {
+        let mut found = Primary::default();
+        for tick in ticks {
+            found.ticks[*tick as usize] = self.ticks[*tick as usize];
+        }
+        if self.undivided[kind as usize] == 0 || found.samples() == 0 {
+            return;
+        }
+        let mut kinds = KindNs::default();
+        kinds[kind as usize] = mem::take(&mut self.undivided[kind as usize]);
+        for tick in ticks {
+            self.ticks[*tick as usize] = 0;
+        }
+        let product: Product = Stratum::new(&kinds, &found, 0).total_of(kind);
+        self.counters.application_ns += product.application_ns();
+        // Traced time's class was known before.
+        if kind == Kind::Untraced {
+            add_classes(&mut self.counters.classes, &product.classes);
+        }
+    }
 }
 
 /// What a process has already been counted for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Credited {
     classes: ClassNs,
-    samples: u64,
+    untraced_ns: u64,
+    ticks: [u64; TICKS],
+}
+
+/// What a process gained beyond that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gain {
+    classes: ClassNs,
+    /// The part of class user in which system calls were not traced.
+    untraced_ns: u64,
+    ticks: [u64; TICKS],
+}
+
+impl Credited {
+    /// What these totals have more than was counted, which is counted now. Numbers may fall for a
+    /// moment (an open interval that changed its class); nothing is gained until they have caught
+    /// up.
+    fn gain(&mut self, totals: &Totals) -> Gain {
+        let more = |counted: &mut u64, now: u64| {
+            let gain = now.saturating_sub(*counted);
+            *counted = (*counted).max(now);
+            gain
+        };
+        let mut gain = Gain::default();
+        for (class, gain) in gain.classes.iter_mut().enumerate() {
+            *gain = more(&mut self.classes[class], totals.classes[class]);
+        }
+        for (tick, gain) in gain.ticks.iter_mut().enumerate() {
+            *gain = more(&mut self.ticks[tick], totals.ticks[tick]);
+        }
+        let untraced_ns = totals.kinds[Kind::Untraced as usize];
+        gain.untraced_ns = more(&mut self.untraced_ns, untraced_ns);
+        gain
+    }
 }
 
 /// The groups of a profile.
 #[derive(Debug)]
 pub struct Groups {
     groups: BTreeMap<Arc<str>, Group>,
-    other: GroupCounters,
+    other: Group,
     limit: usize,
     idle_ns: u64,
     overflow_samples: u64,
@@ -70,56 +172,37 @@ impl Groups {
     pub fn new(limit: usize, idle_ns: u64) -> Self {
         Self {
             groups: BTreeMap::new(),
-            other: GroupCounters::default(),
+            other: Group::default(),
             limit,
             idle_ns,
             overflow_samples: 0,
         }
     }
 
-    /// Counts what a process gained beyond what it was counted for. `classes` may fall for a moment
-    /// (an open interval that changed its class); the counters wait until it has caught up.
+    /// Counts what a process gained beyond what it was counted for.
     pub(super) fn credit(
         &mut self,
         name: &Arc<str>,
         now_ns: MonoNs,
         credited: &mut Credited,
-        classes: &ClassNs,
-        samples: u64,
+        totals: &Totals,
     ) {
-        let mut gain = GroupCounters::default();
-        let gained = gain.classes.iter_mut().zip(classes);
-        for ((gain, now), counted) in gained.zip(&mut credited.classes) {
-            *gain = now.saturating_sub(*counted);
-            *counted = (*counted).max(*now);
-        }
-        gain.samples = samples.saturating_sub(credited.samples);
-        credited.samples = credited.samples.max(samples);
-        if sum(&gain.classes) == 0 && gain.samples == 0 {
+        let gain = credited.gain(totals);
+        let samples: u64 = gain.ticks.iter().sum();
+        if sum(&gain.classes) == 0 && samples == 0 {
             return;
         }
         let fits = self.groups.len() < self.limit;
-        let counters = if &**name == OTHER {
+        let group = if &**name == OTHER {
             &mut self.other
-        } else if let Some(group) = self.groups.get_mut(name) {
-            group.gained_ns = now_ns;
-            &mut group.counters
-        } else if fits {
-            let group = Group {
-                counters: GroupCounters::default(),
-                gained_ns: now_ns,
-            };
-            &mut self
-                .groups
-                .entry(Arc::clone(name))
-                .or_insert(group)
-                .counters
+        } else if self.groups.contains_key(name) || fits {
+            self.groups.entry(Arc::clone(name)).or_default()
         } else {
-            self.overflow_samples += gain.samples;
+            self.overflow_samples += samples;
             &mut self.other
         };
-        add_classes(&mut counters.classes, &gain.classes);
-        counters.samples += gain.samples;
+        group.gained_ns = now_ns;
+        group.gain(&gain);
     }
 
     /// Drops the groups that were idle for too long.
@@ -137,7 +220,7 @@ impl Groups {
             .iter()
             .map(|(name, group)| (Arc::clone(name), group.counters));
         let mut groups: BTreeMap<_, _> = own.collect();
-        groups.insert(OTHER.into(), self.other);
+        groups.insert(OTHER.into(), self.other.counters);
         GroupsView {
             groups,
             limit: self.limit,
@@ -178,8 +261,22 @@ mod tests {
         units::{BootNs, UnixNs},
     };
 
-    fn user(ns: u64) -> ClassNs {
-        [ns, 0, 0, 0, 0]
+    /// Traced running time in user mode.
+    fn user(ns: u64, ticks: u64) -> Totals {
+        let mut totals = Totals::default();
+        totals.classes[Class::User as usize] = ns;
+        totals.kinds[Kind::User as usize] = ns;
+        totals.ticks[Tick::User as usize] = ticks;
+        totals
+    }
+
+    fn counters(ns: u64, samples: u64) -> GroupCounters {
+        GroupCounters {
+            elapsed_ns: ns,
+            classes: [ns, 0, 0, 0, 0],
+            application_ns: ns,
+            samples,
+        }
     }
 
     // Check that a full table counts new groups under "other", keeps the admitted ones, and never
@@ -189,33 +286,69 @@ mod tests {
         let mut groups = Groups::new(1, 1000);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut of_a, mut of_b) = (Credited::default(), Credited::default());
-        groups.credit(&a, MonoNs::ZERO, &mut of_a, &user(10), 1);
-        groups.credit(&b, MonoNs::ZERO, &mut of_b, &user(500), 7);
-        groups.credit(&a, MonoNs::new(500), &mut of_a, &user(8), 1);
-        groups.credit(&a, MonoNs::new(600), &mut of_a, &user(15), 2);
+        groups.credit(&a, MonoNs::ZERO, &mut of_a, &user(10, 1));
+        groups.credit(&b, MonoNs::ZERO, &mut of_b, &user(500, 7));
+        groups.credit(&a, MonoNs::new(500), &mut of_a, &user(8, 1));
+        groups.credit(&a, MonoNs::new(600), &mut of_a, &user(15, 2));
         let view = groups.view();
-        assert_eq!(
-            view.groups["a"],
-            GroupCounters {
-                classes: user(15),
-                samples: 2
-            }
-        );
-        assert_eq!(
-            view.groups[OTHER],
-            GroupCounters {
-                classes: user(500),
-                samples: 7
-            }
-        );
+        assert_eq!(view.groups["a"], counters(15, 2));
+        assert_eq!(view.groups[OTHER], counters(500, 7));
         assert_eq!(view.overflow_samples, 7);
         groups.drop_idle(MonoNs::new(1599));
         assert!(groups.view().groups.contains_key("a"));
         groups.drop_idle(MonoNs::new(1600));
         assert!(!groups.view().groups.contains_key("a"));
-        groups.credit(&b, MonoNs::new(1600), &mut of_b, &user(501), 7);
-        assert_eq!(groups.view().groups["b"].classes, user(1));
-        assert_eq!(groups.view().groups[OTHER].classes, user(500));
+        groups.credit(&b, MonoNs::new(1600), &mut of_b, &user(501, 8));
+        assert_eq!(groups.view().groups["b"], counters(1, 1));
+        assert_eq!(groups.view().groups[OTHER], counters(500, 7));
+    }
+
+    // Check that running time is counted as ticks found it: untraced time in calls is in calls, and
+    // page faults are no application time; that what no tick was in waits for one, whichever
+    // process of the group has it; and that elapsed time does not wait.
+    #[test]
+    fn ticks_tell_what_running_time_was() {
+        let mut groups = Groups::new(1, 1000);
+        let a: Arc<str> = "a".into();
+        let mut credited = [Credited::default(); 2];
+        let mut totals = user(1000, 0);
+        totals.classes[Class::Blocked as usize] = 7;
+        totals.kinds[Kind::Untraced as usize] = 900;
+        totals.kinds[Kind::User as usize] = 100;
+        groups.credit(&a, MonoNs::ZERO, &mut credited[0], &totals);
+        let mut expected = GroupCounters {
+            elapsed_ns: 1007,
+            classes: [100, 0, 7, 0, 0],
+            ..GroupCounters::default()
+        };
+        assert_eq!(groups.view().groups["a"], expected);
+        // Another process of it.
+        let mut totals = Totals::default();
+        totals.classes[Class::User as usize] = 100;
+        totals.kinds[Kind::Untraced as usize] = 100;
+        totals.ticks[Tick::UntracedUser as usize] = 1;
+        totals.ticks[Tick::UntracedFault as usize] = 1;
+        totals.ticks[Tick::UntracedCall as usize] = 2;
+        totals.ticks[Tick::User as usize] = 3;
+        totals.ticks[Tick::Fault as usize] = 1;
+        groups.credit(&a, MonoNs::ZERO, &mut credited[1], &totals);
+        expected = GroupCounters {
+            elapsed_ns: 1107,
+            classes: [100 + 500, 500, 7, 0, 0],
+            application_ns: 75 + 250,
+            samples: 8,
+        };
+        assert_eq!(groups.view().groups["a"], expected);
+        // Ticks of before say nothing of what comes.
+        totals.classes[Class::User as usize] += 40;
+        totals.kinds[Kind::Untraced as usize] += 40;
+        totals.ticks[Tick::UntracedUser as usize] += 1;
+        groups.credit(&a, MonoNs::ZERO, &mut credited[1], &totals);
+        expected.elapsed_ns += 40;
+        expected.classes[Class::User as usize] += 40;
+        expected.application_ns += 40;
+        expected.samples += 1;
+        assert_eq!(groups.view().groups["a"], expected);
     }
 
     // Check the order in which a group gets its name, and that a long name is cut at a character.

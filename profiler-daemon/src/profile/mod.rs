@@ -275,13 +275,8 @@ impl Profile {
             }
             process.aggregate.settle_open();
             let totals = process.aggregate.totals();
-            self.groups.credit(
-                &process.group,
-                self.now_ns,
-                &mut process.credited,
-                &totals.classes,
-                totals.samples(),
-            );
+            self.groups
+                .credit(&process.group, self.now_ns, &mut process.credited, &totals);
             process.aggregate.fold_exited(exited_threads, pass);
             process.notice_exit(pass, self.now_unix_ns);
         }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
+use crate::export::text::name;
 use crate::report;
 use crate::stages::Access;
 
@@ -52,9 +53,9 @@ pub(super) fn clear() {
     put("\r\x1b[K");
 }
 
-/// Tells a sentence.
+/// Tells a sentence, in which names of others may be.
 pub(super) fn say(sentence: &str) {
-    put(&format!("profiler-daemon: {sentence}\n"));
+    put(&format!("profiler-daemon: {}\n", name(sentence)));
 }
 
 fn put(text: &str) {

@@ -73,6 +73,12 @@ pub enum ReportError {
         /// Since when everything is kept, nanoseconds since 1970.
         since_unix_ns: UnixNs,
     },
+    /// A timeline of the whole session, the beginning of which is no longer kept in buckets.
+    #[error("the session began before what is kept in buckets: leave window out to see all that is kept, which is since {}", rfc3339(*since_unix_ns))]
+    SessionTooOld {
+        /// Since when everything is kept, nanoseconds since 1970.
+        since_unix_ns: UnixNs,
+    },
     /// There is no such session or span, or it is no longer kept.
     #[error(transparent)]
     Session(#[from] SessionRefusal),

@@ -10,6 +10,14 @@ use crate::{
     profile::snapshot::Snapshot,
 };
 
+/// Looks whether each name is that of a module.
+///
+/// # Errors
+/// [`ReportError::UnknownModule`].
+pub fn check_fold(snapshot: &Snapshot, fold: &Fold) -> Result<(), ReportError> {
+    Folding::new(snapshot, fold).map(drop)
+}
+
 /// A [`Fold`] with each module looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folding {

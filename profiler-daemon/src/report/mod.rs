@@ -73,6 +73,7 @@ pub use changed::{ProcessDiff, ProcessDiffRow, ProcessSide, Whole, process_diff}
 pub use compared::{ComparedWindow, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
 pub use diff::{Diff, DiffRow, diff};
 pub use error::ReportError;
+pub use fold::check_fold;
 pub use followed::{FollowedPoint, FollowedSpan};
 pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use instrumentations::{Instrumentation, Instrumentations, instrumentation};

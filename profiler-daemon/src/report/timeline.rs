@@ -303,7 +303,7 @@ pub fn thread_timeline(
     query: &TimelineQuery,
     names: &dyn Names,
 ) -> Result<Timeline<ThreadWho>, ReportError> {
-    let view = View::new(snapshot, scope, window(snapshot, query))?;
+    let view = view(snapshot, scope, query)?;
     let mut lines = Vec::new();
     for member in &view.members {
         let over = member.aggregate.threads_over(view.coverage.span);
@@ -349,7 +349,7 @@ pub fn process_timeline(
     query: &TimelineQuery,
     names: &dyn Names,
 ) -> Result<Timeline<ProcessWho>, ReportError> {
-    let view = View::new(snapshot, &Scope::Session, window(snapshot, query))?;
+    let view = view(snapshot, &Scope::Session, query)?;
     let mut lines = Vec::new();
     let mut dropped = Totals::default();
     for member in &view.members {
@@ -398,17 +398,26 @@ pub fn process_timeline(
     answer(&view, (query, names), lines, fill)
 }
 
-/// The session as a whole has a timeline as long as all of it is kept in buckets.
-fn window(snapshot: &Snapshot, query: &TimelineQuery) -> Window {
-    match query.table.window {
-        Window::Session => Window::Between {
-            from: Moment::Ago {
-                ns: snapshot.now_ns().ns(),
-            },
-            to: None,
+/// What is asked about. The session as a whole has a timeline as long as all of it is kept in
+/// buckets.
+fn view<'a>(
+    snapshot: &'a Snapshot,
+    scope: &Scope,
+    query: &TimelineQuery,
+) -> Result<View<'a>, ReportError> {
+    let Window::Session = query.table.window else {
+        return View::new(snapshot, scope, query.table.window);
+    };
+    let whole = Window::Between {
+        from: Moment::Ago {
+            ns: snapshot.now_ns().ns(),
         },
-        window => window,
-    }
+        to: None,
+    };
+    View::new(snapshot, scope, whole).map_err(|error| match error {
+        ReportError::WindowTooOld { since_unix_ns } => ReportError::SessionTooOld { since_unix_ns },
+        error => error,
+    })
 }
 
 fn line<W>(who: W, totals: &Totals) -> Option<Line<W>> {

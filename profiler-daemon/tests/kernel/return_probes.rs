@@ -132,7 +132,12 @@ fn stacks_pass_functions_with_return_probes() {
     let functions = daemon.get(&format!("{path}/functions?limit=0&window=3s"));
     let bottom = reads::function(&functions, "recursion_bottom");
     let share = bottom["elapsed"]["inclusive_percent_of_process"].as_f64();
-    assert!(share >= Some(97.0), "{bottom}");
+    // The probes take the rest: on an emulated machine some hundredths.
+    let truth = workload.finish().truth;
+    let [at_bottom, all] =
+        ["/bottom_ns", "/recursing_ns"].map(|value| number(&truth, value) as f64);
+    let off = share.expect("it has a share") - 100.0 * at_bottom / all;
+    assert!(off.abs() <= 2.0, "{truth}, {bottom}");
 }
 
 #[test]

@@ -328,5 +328,5 @@ fn age_and_moments() {
     }
     let error =
         report::process_timeline(&snapshot, &query(Window::Session, 600), &small.names).err();
-    assert!(matches!(error, Some(ReportError::WindowTooOld { .. })));
+    assert!(matches!(error, Some(ReportError::SessionTooOld { .. })));
 }

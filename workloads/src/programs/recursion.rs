@@ -20,13 +20,17 @@ workers! {
     recursion_bottom = 404;
 }
 
+/// Works so many rounds at the bottom, and adds how long that took.
 #[inline(never)]
-fn recurse(depth: u32, rounds: u64) -> u64 {
+fn recurse(depth: u32, rounds: u64, bottom_ns: &mut u64) -> u64 {
     if depth <= 1 {
-        return black_box(recursion_bottom(rounds));
+        let start_ns = sys::monotonic_ns();
+        let work = black_box(recursion_bottom(rounds));
+        *bottom_ns += sys::monotonic_ns() - start_ns;
+        return work;
     }
     // Used after the call, so that the call is a call and not a jump.
-    black_box(recurse(depth - 1, rounds)) ^ u64::from(depth)
+    black_box(recurse(depth - 1, rounds, bottom_ns)) ^ u64::from(depth)
 }
 
 fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
@@ -37,14 +41,15 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     };
     let per_ms = rounds_per_ms();
     let until_ns = sys::monotonic_ns() + options.duration_ns();
-    let mut calls = 0u64;
+    let (mut calls, mut bottom_ns) = (0u64, 0u64);
     let start_ns = sys::monotonic_ns();
     while sys::monotonic_ns() < until_ns {
-        black_box(recurse(depth, per_ms * 5));
+        black_box(recurse(depth, per_ms * 5, &mut bottom_ns));
         calls += 1;
     }
     truth.set("depth", depth);
     truth.set("calls", calls);
+    truth.set("bottom_ns", bottom_ns);
     truth.set("recursing_ns", sys::monotonic_ns() - start_ns);
     Ok(truth)
 }
