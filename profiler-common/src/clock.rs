@@ -430,7 +430,9 @@ impl ThreadClock {
         let is_running = self.phase == Phase::Running as u32;
         let (blocked_ns, wake) = if is_running && self.woken_ns <= self.resumed_ns {
             (0, Wake::NeverLeft)
-        } else if !is_running && self.phase != Phase::Blocked as u32 {
+        } else if !is_running && (self.phase != Phase::Blocked as u32 || off_cpu_ns == 0) {
+            // Nothing is to be divided either where tracing changed while it was away: it was
+            // accounted for up to now as it came.
             (0, Wake::NotNeeded)
         } else if self.woken_ns >= self.last_ns {
             // Clocks of two processors may differ by a hair: never more than the whole interval.

@@ -91,6 +91,27 @@ fn the_waker_is_faster_than_the_switch_out() {
 }
 
 #[test]
+fn a_wait_that_was_accounted_for_as_it_ended_has_no_race() {
+    // Check that a thread which slept as tracing changed, and is accounted for as it comes, is not
+    // told of as woken early or by nobody.
+    //   uuuubbbbb(wake)rr u
+    let mut clock = started();
+    clock.switch_out(104, true);
+    clock.woken_ns = 109;
+    clock.assume_call(111, NO_CALL, 0);
+    assert_eq!(
+        clock.switch_in(111),
+        OffCpuInterval {
+            blocked_ns: 0,
+            runnable_ns: 0,
+            wake: Wake::NotNeeded
+        }
+    );
+    clock.tick(112);
+    assert_eq!(classes(&clock), (5, 0, 5, 2, 0));
+}
+
+#[test]
 fn a_wake_that_came_to_nothing_does_not_hide_the_sleep() {
     // Check that a thread woken before it slept, which then sleeps for long, is blocked until the
     // wake that counts.

@@ -1,8 +1,8 @@
 //! How much of a processor's time is spent on walks: a token bucket, filled with a share of the
 //! time in which the processor is at work, emptied by what each walk has cost. Walks at switches
-//! and at the exits of calls give way as it empties. Those of ticks give way last, once another
-//! one, of a share of its own, is in debt, which they alone empty: no storm of other walks thins
-//! them out.
+//! and at the exits of calls give way as it empties. Those of ticks have another one, of a share of
+//! their own, and give way last, once that is in debt: no storm of other walks thins them out, and
+//! however deep the stacks at ticks are, others are walked.
 //!
 //! It does not say yes or no: what is walked would then depend on what ran just before. It says
 //! with which *chance* the next stack is walked, as a power of two, by the past alone; whoever is
@@ -31,8 +31,8 @@ const LONGEST_NS: u64 = 1 << 40;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkShares {
-    /// On all walks, those of ticks too.
-    pub all: u32,
+    /// On walks at switches and at calls.
+    pub others: u32,
     /// On those of ticks, before they give way.
     pub ticks: u32,
 }
@@ -42,9 +42,10 @@ pub struct WalkShares {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkBudget {
-    /// Nanoseconds of walking that may be spent, less [`CAPACITY_NS`]: the bucket begins full.
+    /// Nanoseconds of walking at switches and calls that may be spent, less [`CAPACITY_NS`]: the
+    /// bucket begins full.
     missing_ns: i64,
-    /// The same of those of ticks, by walks of ticks alone.
+    /// The same at ticks.
     ticks_missing_ns: i64,
     /// Work up to here has been credited, monotonic nanoseconds; 0 = none yet.
     earned_until_ns: u64,
@@ -52,7 +53,7 @@ pub struct WalkBudget {
     pub spent_ns: u64,
     /// Of this, those of ticks.
     pub ticks_spent_ns: u64,
-    /// One of `1 << shift` stacks is walked, as of [`WalkBudget::refresh`].
+    /// One of `1 << shift` stacks is walked at switches and calls, as of [`WalkBudget::refresh`].
     pub shift: u64,
 }
 
@@ -100,7 +101,7 @@ impl WalkBudget {
             worked_ns
         };
         let earned_ns = |share: u32| ((worked_ns * share as u64) >> 20) as i64;
-        self.missing_ns = within(self.missing_ns - earned_ns(shares.all));
+        self.missing_ns = within(self.missing_ns - earned_ns(shares.others));
         self.ticks_missing_ns = within(self.ticks_missing_ns - earned_ns(shares.ticks));
     }
 
@@ -109,10 +110,11 @@ impl WalkBudget {
     pub fn spend(&mut self, ns: u64, of_tick: bool) {
         let ns = if ns > LONGEST_NS { LONGEST_NS } else { ns };
         self.spent_ns += ns;
-        self.missing_ns = within(self.missing_ns + ns as i64);
         if of_tick {
             self.ticks_spent_ns += ns;
             self.ticks_missing_ns = within(self.ticks_missing_ns + ns as i64);
+        } else {
+            self.missing_ns = within(self.missing_ns + ns as i64);
         }
     }
 
@@ -137,7 +139,7 @@ impl WalkBudget {
     pub fn refresh(&mut self, now_ns: u64, shares: WalkShares) {
         self.earn(now_ns, shares);
         let lacks_ns = self.missing_ns - (CAPACITY_NS - PLENTY_NS);
-        self.shift = if shares.all == 0 || lacks_ns <= 0 {
+        self.shift = if shares.others == 0 || lacks_ns <= 0 {
             0
         } else {
             let shift = 1 + lacks_ns as u64 / STEP_NS as u64;

@@ -33,8 +33,8 @@ pub struct Spending {
     /// The same of timer ticks, which give way last.
     pub ticks_over_budget_total: u64,
     /// What walks may cost now, those of ticks too, in percent of the time in which processors are
-    /// at work; null: anything. Four tenths of the budget, or what switches and the daemon leave of
-    /// it, but a tenth beside those of ticks in any case.
+    /// at work; null: anything. Beside those of ticks four tenths of the budget, or what ticks,
+    /// switches and the daemon leave of it, but a tenth in any case.
     #[schema(required)]
     pub walks_percent: Option<f64>,
     /// Time in which only samples were due and none was under way, in seconds.

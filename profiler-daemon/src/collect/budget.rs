@@ -44,6 +44,12 @@ const MAX_CALM_SAMPLES: u32 = 16;
 /// Another load is met with a sample soon: when the processors are at work for less than this part
 /// of what they were at the last.
 const OTHER_LOAD: f64 = 0.5;
+/// No sample begins while samples have taken so much more than their part of the budget: half as
+/// much as one of them may take. A load that comes and goes would be met by a sample soon each time
+/// that it has gone.
+const SAMPLES_DEBT_NS: f64 = 1.5 * SAMPLE_BUDGET_NS;
+/// What a process has spent beyond its budget is kept for so long while it is hardly at work.
+const PROCESS_KEPT_NS: u64 = 60_000_000_000;
 
 /// What profiling may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,6 +109,15 @@ enum BudgetState {
     },
 }
 
+/// What profiling a process has cost beyond its budget.
+#[derive(Clone, Copy, Debug)]
+struct ProcessExcess {
+    process: ProcessKey,
+    excess_ns: f64,
+    /// When it was last at work.
+    busy_ns: MonoNs,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Controller {
@@ -112,7 +127,9 @@ pub(super) struct Controller {
     /// What was spent beyond the budget of the machine, nanoseconds.
     excess_ns: f64,
     /// The same of each process that did.
-    processes: Vec<(ProcessKey, f64)>,
+    processes: Vec<ProcessExcess>,
+    /// What samples have taken beyond their part of the budget, nanoseconds.
+    samples_ns: f64,
     /// What tracing all would take, as a share: of the machine's work, of the process for which it
     /// is most. As of the last that is known.
     wanted: [f64; 2],
@@ -134,6 +151,7 @@ impl Controller {
             state: BudgetState::All { since_ns: now_ns },
             excess_ns: 0.0,
             processes: Vec::new(),
+            samples_ns: 0.0,
             wanted: [0.0; 2],
             load: 0.0,
             calm: 0,
@@ -152,6 +170,12 @@ impl Controller {
 
     /// What has been spent since the last step.
     pub(super) fn step(&mut self, now_ns: MonoNs, spent: &BudgetSpent) {
+        let sampled_ns = match self.state {
+            BudgetState::Sample { .. } => spent.calls_ns,
+            BudgetState::All { .. } | BudgetState::Between { .. } => 0.0,
+        };
+        let part_ns = SAMPLES_SHARE * self.budget.machine * spent.busy_ns;
+        self.samples_ns = (self.samples_ns + sampled_ns - part_ns).max(0.0);
         match &mut self.state {
             BudgetState::All { .. } => {
                 let over_ns = spent.all_ns - self.budget.machine * spent.busy_ns;
@@ -170,13 +194,16 @@ impl Controller {
             }
             BudgetState::Between { until_ns } => {
                 let load = spent.busy_ns / spent.past_ns.max(1.0);
-                if load < OTHER_LOAD * self.load {
+                let is_in_debt = self.samples_ns > self.budget.machine * SAMPLES_DEBT_NS;
+                if load < OTHER_LOAD * self.load && !is_in_debt {
                     // At once would not be a drawn moment.
                     self.load = load;
                     let soon_ns = now_ns + self.random.u64(0..*GAPS_NS.start() as u64);
                     *until_ns = (*until_ns).min(soon_ns);
                 }
-                if now_ns >= *until_ns && !self.awaits_processes {
+                if now_ns >= *until_ns && is_in_debt {
+                    *until_ns = now_ns + self.random.u64(0..*GAPS_NS.start() as u64);
+                } else if now_ns >= *until_ns && !self.awaits_processes {
                     let sample_ns = SAMPLE_BUDGET_NS / self.dearness().max(1e-9);
                     let sample_ns = sample_ns.clamp(*SAMPLE_NS.start(), *SAMPLE_NS.end());
                     self.state = BudgetState::Sample {
@@ -212,17 +239,22 @@ impl Controller {
     ) {
         let busy = spent.filter(|of| of.running_ns >= LEAST_USE * past_ns);
         let traced = (traced_ns / past_ns.max(1.0)).clamp(0.0, 1.0);
-        let before = std::mem::take(&mut self.processes);
+        let mut before = std::mem::take(&mut self.processes);
         let mut worst: f64 = 0.0;
         let mut is_calm = true;
         for of in busy {
             let allowed_ns = self.budget.process * of.running_ns;
             let over_ns = (of.all_ns - allowed_ns).min(of.calls_ns - CALLS_PART * allowed_ns)
                 - NEGLIGIBLE * past_ns;
-            let had = before.iter().find(|(process, _)| *process == of.process);
-            let excess_ns = (had.map_or(0.0, |(_, excess_ns)| *excess_ns) + over_ns).max(0.0);
+            let had = before.iter().position(|had| had.process == of.process);
+            let had_ns = had.map_or(0.0, |had| before.swap_remove(had).excess_ns);
+            let excess_ns = (had_ns + over_ns).max(0.0);
             if excess_ns > 0.0 {
-                self.processes.push((of.process, excess_ns));
+                self.processes.push(ProcessExcess {
+                    process: of.process,
+                    excess_ns,
+                    busy_ns: now_ns,
+                });
             }
             if traced > 0.0 {
                 let calls = of.calls_ns / (of.running_ns * traced);
@@ -234,6 +266,8 @@ impl Controller {
                     || calls * of.running_ns <= NEGLIGIBLE * past_ns;
             }
         }
+        before.retain(|had| now_ns.saturating_since(had.busy_ns) <= PROCESS_KEPT_NS);
+        self.processes.append(&mut before);
         if traced > 0.0 {
             self.wanted[1] = worst;
         }
@@ -247,7 +281,7 @@ impl Controller {
         }
         let allowed_ns = self.budget.process * ALLOWANCE_NS;
         if matches!(self.state, BudgetState::All { .. })
-            && self.processes.iter().any(|(_, ns)| *ns > allowed_ns)
+            && self.processes.iter().any(|of| of.excess_ns > allowed_ns)
         {
             self.stop(now_ns);
         }

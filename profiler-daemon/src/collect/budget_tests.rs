@@ -200,3 +200,62 @@ fn it_comes_back_and_does_not_flap() {
         assert!(run.gave_way <= 8, "seed {seed}: {}", run.gave_way);
     }
 }
+
+// Check that samples of a load that comes and goes take no more than their part for long, though
+// each time that it goes another load is met.
+#[test]
+fn samples_of_a_load_that_comes_and_goes_are_bounded() {
+    let storm = Load {
+        processors: 2.0,
+        busy: 1.1,
+        process: 1.0,
+        calls: 1.5,
+        others: 0.0,
+    };
+    let pause = Load {
+        busy: 0.1,
+        process: 0.0,
+        calls: 0.0,
+        ..storm
+    };
+    for (storm_s, pause_s) in [(1, 1), (2, 2), (3, 3), (1, 4)] {
+        for seed in 0..4 {
+            let mut run = Run::new(seed);
+            // It gives way in the first seconds.
+            run.go(&storm, 10);
+            run.steps.clear();
+            for _ in 0..600 / (storm_s + pause_s) {
+                run.go(&storm, storm_s);
+                run.go(&pause, pause_s);
+            }
+            let sum = |at: usize| run.steps.iter().map(|step| step[at]).sum::<f64>();
+            let share = sum(0) / sum(1);
+            assert!(
+                share <= BUDGET.machine,
+                "{storm_s} {pause_s} {seed}: {share}"
+            );
+        }
+    }
+}
+
+// Check that what a process has cost beyond its budget is not forgotten while it rests.
+#[test]
+fn a_process_that_works_every_other_second_keeps_its_excess() {
+    let works = Load {
+        processors: 64.0,
+        busy: 20.0,
+        process: 1.0,
+        calls: 0.055,
+        others: 0.0,
+    };
+    let rests = Load {
+        process: 0.0,
+        ..works
+    };
+    let mut run = Run::new(1);
+    for _ in 0..5 {
+        run.go(&works, 1);
+        run.go(&rests, 1);
+    }
+    assert_eq!(run.gave_way, 1);
+}

@@ -230,10 +230,18 @@ impl SpendingControl {
         let programs_ns = self.prices.of_work(&done);
         let took_ns = own_ns.saturating_sub(self.last.own_ns) as f64;
         let processors = f64::from(kernel.ticks.processor_count());
+        let busy_ns = (processors * past_ns as f64 - done.idle_ns as f64).max(0.0);
+        // Stacks at entries of calls that may not return are walked whatever walks may take: what
+        // goes beyond that is saved by not tracing calls alone.
+        let walks = self
+            .walks
+            .as_ref()
+            .map_or(1.0, |policy| policy.parts().others);
+        let call_walks_ns = (done.call_walks_ns as f64 - walks * busy_ns).max(0.0);
         let spent = BudgetSpent {
             past_ns: past_ns as f64,
-            busy_ns: (processors * past_ns as f64 - done.idle_ns as f64).max(0.0),
-            calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0,
+            busy_ns,
+            calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0 + call_walks_ns,
             all_ns: programs_ns + took_ns,
         };
         self.programs_ns += programs_ns;
@@ -384,7 +392,7 @@ impl SpendingControl {
             let busy_ns = self.last.busy_ns - first.busy_ns;
             (self.last.spent_ns - first.spent_ns) / busy_ns.max(1.0)
         });
-        let walks = self.walks.as_ref().map(|policy| policy.parts().all);
+        let walks = self.walks.as_ref().map(WalkPolicy::all);
         SpendingState {
             budget: self.budget,
             tracing: self.controller.as_ref().map(Controller::tracing),

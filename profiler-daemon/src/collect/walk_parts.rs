@@ -2,15 +2,17 @@
 //! within its budget. Pure: time and costs are arguments.
 //!
 //! What switches and wakes cost without walks cannot give way, since exact totals rest on it, nor
-//! can what this process takes. Where both take so much of the budget that walks at switches and at
-//! exits of calls would break it, these take less, down to a tenth of the budget. What tracing
-//! system calls costs does not count here: it gives way before walks do.
+//! can what this process takes, and ticks give way last. Where these take so much of the budget
+//! that walks at switches and at exits of calls would break it, such walks take less, down to a
+//! tenth of the budget. What tracing system calls costs does not count here: it gives way before
+//! walks do.
 
 use crate::kernel::WalkParts;
 
-/// The part of the budget that walks may take where all else leaves it.
+/// The part of the budget that walks at switches and exits may take where all else leaves it; that
+/// of ticks, in any case.
 const MOST: f64 = 0.4;
-/// The part that they may take in any case, beside those of ticks.
+/// The part that those at switches and exits may take in any case.
 const LEAST: f64 = 0.1;
 /// What all else may always cost, as a share of one processor's time: beside little work even a
 /// sleeping daemon breaks a budget of some percent of it, and fewer walks would not gain that back.
@@ -63,7 +65,7 @@ impl WalkPolicy {
             budget,
             spent: WalkTimes::default(),
             told: WalkParts {
-                all: most,
+                others: most,
                 ticks: most,
             },
         }
@@ -72,6 +74,12 @@ impl WalkPolicy {
     /// What walks may take now.
     pub(super) const fn parts(&self) -> WalkParts {
         self.told
+    }
+
+    /// What all walks may take now: those of ticks as much as they do, at most their part.
+    pub(super) fn all(&self) -> f64 {
+        let ticks = self.spent.tick_walks_ns / self.spent.busy_ns.max(1.0);
+        self.told.others + ticks.min(self.told.ticks)
     }
 
     /// What has been spent since the last step; what walks may take from now on, if that has
@@ -83,14 +91,17 @@ impl WalkPolicy {
             return None;
         }
         let most = MOST * self.budget;
-        let least = LEAST.mul_add(self.budget, spent.tick_walks_ns / spent.busy_ns);
-        let others_ns = spent.others_ns - NEGLIGIBLE * spent.past_ns;
-        let left = self.budget - others_ns / spent.busy_ns;
-        let all = left.max(least).min(most);
-        if (all - self.told.all).abs() <= CHANGE * self.told.all && all < most {
+        let rest_ns = spent.others_ns + spent.tick_walks_ns - NEGLIGIBLE * spent.past_ns;
+        let left = self.budget - rest_ns / spent.busy_ns;
+        let others = left.clamp(LEAST * self.budget, most);
+        let before = self.told.others;
+        if (others - before).abs() <= CHANGE * before && others < most {
             return None;
         }
-        let parts = WalkParts { all, ..self.told };
+        let parts = WalkParts {
+            others,
+            ..self.told
+        };
         let is_new = parts != self.told;
         self.told = parts;
         is_new.then_some(parts)
@@ -114,18 +125,18 @@ mod tests {
         }
     }
 
-    /// What walks may take after so many seconds of this.
+    /// What walks at switches and exits may take after so many seconds of this.
     fn after(policy: &mut WalkPolicy, seconds: u32, spent: &WalkTimes) -> f64 {
         for _ in 0..4 * seconds {
             policy.step(spent);
         }
-        policy.parts().all
+        policy.parts().others
     }
 
     // Check that walks have their whole part while all else leaves it, all that is left where that
-    // is less, and a tenth of the budget beside those of ticks where nothing is left, or the ticks'
-    // own take more; that they have it back when all else is little again; and that those of ticks
-    // have theirs throughout.
+    // is less, and a tenth of the budget where nothing is left, however much those of ticks take;
+    // that they have it back when all else is little again; and that those of ticks have theirs
+    // throughout.
     #[test]
     fn walks_take_what_is_left() {
         let mut policy = WalkPolicy::new(BUDGET);
@@ -133,10 +144,15 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 0.15, "{found} {expected}");
         };
         near(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
-        near(after(&mut policy, 30, &quarter(1.0, 0.010, 0.0005)), 0.002);
-        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.0005)), 0.001_5);
-        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.002)), 0.003);
-        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.02)), 0.004);
+        near(
+            after(&mut policy, 30, &quarter(1.0, 0.010, 0.0005)),
+            0.001_5,
+        );
+        near(policy.all(), 0.002);
+        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.0005)), 0.001);
+        near(after(&mut policy, 30, &quarter(1.0, 0.02, 0.002)), 0.001);
+        near(after(&mut policy, 30, &quarter(1.0, 0.002, 0.02)), 0.001);
+        near(policy.all(), 0.005);
         assert_eq!(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
         assert_eq!(policy.parts().ticks, 0.004);
     }

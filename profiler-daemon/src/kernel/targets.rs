@@ -112,8 +112,8 @@ pub struct NamedTargets {
 /// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WalkParts {
-    /// All of them. Those at switches and at exits of calls give way beyond it.
-    pub all: f64,
+    /// Those at switches and at calls.
+    pub others: f64,
     /// Those of ticks, which give way last.
     pub ticks: f64,
 }
@@ -288,7 +288,7 @@ impl TargetControl {
         // stand for.
         let bound = parts.filter(|_| self.has_gaps);
         self.control.value.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
-            all: units(parts.all),
+            others: units(parts.others),
             ticks: units(parts.ticks),
         });
         self.control.write()
