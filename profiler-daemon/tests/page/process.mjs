@@ -68,6 +68,36 @@ check("where there is no system call, what is true of their tracing is said", as
   assert.match(await told(), /^System calls are not traced/);
 });
 
+check("where calls were traced in a part of the time it is told what is of that", async (page) => {
+  let part = 12.34;
+  let edit = () => {};
+  await change(page, "/os-events", (body) => {
+    body.observed_percent = part;
+    edit(body);
+  });
+  const shown = async () => {
+    await page.goto("about:blank");
+    await open(page, `${ONE}/os-events`);
+    return page.locator("p.partly");
+  };
+  const told = await (await shown()).innerText();
+  assert.match(told, /^Calls, average, longest and running are of the 12\.3 % of /);
+  assert.match(told, /; blocked and runnable are of all of it\.$/);
+  await screenshot(page, "os-events-partly");
+  // Where none was seen, nobody knows whether there was one.
+  edit = (body) => { body.syscalls = []; };
+  assert.equal(await (await shown()).isVisible(), false);
+  const none = await page.locator("p.none").innerText();
+  assert.match(none, /^No system call was seen .+ traced in 12\.3 % of the running time\.$/);
+  assert.doesNotMatch(none, /outside of them/);
+  [part, edit] = [100, () => {}];
+  assert.equal(await (await shown()).isVisible(), false);
+  // A timeline knows no more than what was traced.
+  await open(page, `${ONE}/timeline`);
+  const user = page.locator(".tab .legend li", { hasText: "user" });
+  assert.match(await user.getAttribute("title"), /outside system calls that were traced/);
+});
+
 check("threads of the kernel that sleep are no warning", async (page) => {
   const item = (hash) => open(page, hash).then(() => page.locator(".receipt li", { hasText: "without a stack" }).getAttribute("class"));
   assert.equal(await item("#/process/40/functions"), "note");

@@ -14,6 +14,9 @@ const FIRST_ROWS = 40;
 const STRETCHES = 120;
 const MORE_ROWS = 300;
 
+// A timeline has no ticks: running time is user's unless a call was seen to be entered.
+const USER = "running outside system calls that were traced, faults included";
+
 const ORDERS = [
   ["samples", "who uses the processor most"],
   ["classes.runnable_ns", "who waits most for one"],
@@ -30,7 +33,11 @@ export function createTimelineTab(process) {
   const who = el("b", { class: "code" });
   const sentence = el("span", {});
   const details = el("section", { class: "details", "aria-label": "The place that is meant" }, el("p", { id: "timeline-details", "aria-live": "polite" }, who, " ", sentence));
-  const legend = el("ul", { class: "legend" }, ...MEASURED.filter(({ id }) => alone || id !== "blocked").map(({ id, label, about }) => el("li", { title: about }, el("i", { class: `swatch class-${id}` }), label)));
+  const drawn = MEASURED.filter(({ id }) => alone || id !== "blocked");
+  const legend = el("ul", { class: "legend" }, ...drawn.map(({ id, label, about }) => {
+    const swatch = el("i", { class: `swatch class-${id}` });
+    return el("li", { title: id === "user" ? USER : about }, swatch, label);
+  }));
   const scale = el("p", { class: "dim" });
   const none = el("p", { class: "panel", hidden: true }, "The daemon has kept no time in pieces yet. It does so every few seconds.");
   const hint = el("p", { class: "dim hint" }, "Drag over a span of time to see only that, in every view. By keys: arrows move, Shift with arrows chooses, Enter chooses one stretch, Esc shows all time again.");
