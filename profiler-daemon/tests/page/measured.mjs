@@ -113,6 +113,20 @@ check("measuring is refused in the daemon's own words until the configuration al
   assert.equal(await panel.count(), 0);
 }, { expected: /403/, needs: "moving" });
 
+check("what the daemon is too busy for to begin is not said to be asked again", async (page) => {
+  await page.route(PATH, (route) => {
+    const isAsked = route.request().method() === "POST";
+    if (!isAsked) return route.fulfill({ json: { instrumentations: [] } });
+    const problem = { title: "Not now", detail: "functions of another one are being chosen" };
+    return route.fulfill({ status: 503, headers: { "retry-after": "1" }, json: problem });
+  });
+  await open(page, ONE);
+  await page.getByRole("button", { name: "measure", exact: true }).first().click();
+  const panel = page.locator(".measuring .problem");
+  assert.match(await panel.innerText(), /Not now\s+Functions of another one are being chosen\./);
+  assert.doesNotMatch(await panel.innerText(), /asked again/);
+}, { expected: /503/, needs: "moving" });
+
 check("a function is measured by its address in one process for a minute, shows how that stands, and is stopped", async (page) => {
   let all = [];
   const sent = [];

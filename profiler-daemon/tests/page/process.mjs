@@ -204,6 +204,28 @@ check("a session that is not there is no missing process", async (page) => {
   assert.doesNotMatch(await page.locator("#notice").innerText(), /no such process/i);
 }, { expected: /404 \(Not Found\)/ });
 
+check("what a proxy answers for the daemon, and its own failure, is asked again", async (page) => {
+  await open(page, "#/processes");
+  const notice = () => page.locator("#notice").innerText();
+  for (const status of [408, 429, 500, 502, 504]) {
+    const answer = { status, contentType: "text/html", body: "<h1>Bad luck</h1>" };
+    await page.route("**/api/v1/**", (route) => route.fulfill(answer));
+    await until(`${status} is told`, notice, (text) => text.includes(`The answer was ${status}.`));
+    assert.match(await notice(), /It is asked again by itself\./);
+    await page.unroute("**/api/v1/**");
+    await until(`after ${status} it goes on`, notice, (text) => text === "");
+  }
+  // Not before it was told to.
+  const askedMs = [];
+  await page.route(/\/api\/v1\/processes\?/, (route) => {
+    askedMs.push(Date.now());
+    const headers = { "retry-after": "5" };
+    return askedMs.length > 1 ? route.continue() : route.fulfill({ status: 429, headers });
+  });
+  await until("it is asked twice", () => askedMs, ({ length }) => length > 1);
+  assert.ok(askedMs[1] - askedMs[0] > 4_500, askedMs.join());
+}, { expected: /(408|429|500|502|504) \(/, needs: "moving" });
+
 check("while the daemon is busy or gone the last numbers stay, and it goes on by itself", async (page) => {
   await open(page, "#/processes");
   const rows = await page.locator("tbody tr").count();

@@ -150,8 +150,9 @@ export function createMeasuring(process) {
     await look();
   }
 
+  // Asked once, as a part of ending it.
   async function stateOf(id) {
-    return (await get(`${PATH}/${id}`, {}, controller.signal)).state;
+    return (await send("GET", `${PATH}/${id}`, undefined, controller.signal)).state;
   }
 
   function panel(one) {
