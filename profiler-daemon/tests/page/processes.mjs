@@ -113,6 +113,50 @@ check("of a session that has gone on for a while the last 30 s are shown, which 
   // A replay that passes for a daemon refuses to say what is measured.
 }, { expected: /409.*\/api\/v1\/instrumentations/ });
 
+check("what somebody reads stays of its time until it is left or goes on", async (page) => {
+  // The status is asked for every 20 s.
+  await page.addInitScript(() => {
+    const { setTimeout: later } = window;
+    window.setTimeout = (run, ms, ...rest) => later(run, ms === 20_000 ? 200 : ms, ...rest);
+  });
+  let uptimeS = 25;
+  let statuses = 0;
+  await change(page, "/status", (body) => {
+    statuses += 1;
+    body.uptime_s = uptimeS;
+  });
+  const time = () => page.locator("#choose-window").inputValue();
+  const grow = async () => {
+    uptimeS = 301;
+    const before = statuses;
+    // The second is asked for once the first was taken.
+    await until("the page knows", () => statuses, (count) => count >= before + 2);
+  };
+  await open(page, "#/processes");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await grow();
+  assert.equal(await time(), "session");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await until("the last 30 s are shown", time, (value) => value === "30s");
+  assert.equal(await page.locator(".usual").isVisible(), true);
+  // A flame graph moves only when it is told to.
+  uptimeS = 25;
+  await page.goto("about:blank");
+  await open(page, `#/process/${env.PAGE_BUSY}/flame`);
+  const windows = [];
+  page.on("request", (request) => {
+    const { pathname, searchParams } = new URL(request.url());
+    if (/\/(calltree|functions)$/.test(pathname)) windows.push(searchParams.get("window"));
+  });
+  await grow();
+  assert.deepEqual([await time(), windows], ["session", []]);
+  await page.locator(".choice label", { hasText: "Blocked" }).click();
+  await until("it is asked for", () => windows, ({ length }) => length > 0);
+  await page.getByRole("link", { name: "Functions", exact: true }).click();
+  await until("functions are asked for", () => windows, ({ length }) => length > 1);
+  assert.deepEqual([await time(), ...windows.slice(0, 2)], ["30s", "session", "30s"]);
+}, { needs: "moving" });
+
 check("processes are sorted by every column, and the header says how", async (page) => {
   await open(page, "#/processes");
   assert.equal(await page.locator("th[aria-sort]").getAttribute("aria-sort"), "descending");
