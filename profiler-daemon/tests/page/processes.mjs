@@ -202,6 +202,23 @@ check("the filter finds names, numbers, units and paths, and is part of the addr
   assert.equal((await column(page, 0)).some((name) => /^k(worker|thread)/.test(name)), false);
 });
 
+check("files are of all processes, and are called so where the table has some", async (page) => {
+  const line = page.locator(".downloads");
+  const text = () => line.innerText();
+  const said = (what) => until(`${what} is said`, text, (now) => now.startsWith(what));
+  // A unit's name, which the daemon would not find, and what no question has a word for.
+  for (const some of ["q=web.service", "keep=programs"]) {
+    await open(page, `#/processes?${some}`);
+    await said("All processes as");
+    assert.equal(await line.getAttribute("aria-label"), "All processes as a file");
+    const href = await line.getByRole("link", { name: "CSV" }).getAttribute("href");
+    const csv = await (await page.request.get(`${env.PAGE_URL}${href}`)).text();
+    for (const name of ["webserver", "kworker"]) assert.ok(csv.includes(name), `${some}: ${csv}`);
+  }
+  await open(page, "#/processes");
+  await said("This view as");
+});
+
 check("an address brings back sort, order, filter and time after reload, back and forward", async (page) => {
   await open(page, "#/processes?sort=classes.blocked_ns&order=asc&q=postgres&window=1m");
   const before = await column(page, 1);
