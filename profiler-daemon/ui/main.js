@@ -154,6 +154,12 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !controls.isPaused() && view.intervalMs() > 0) refresh();
 });
+// What is drawn with colours of the style is told by an event "scheme" that they are others. What
+// is not shown asks for them when it is: a view that listened by itself would be kept for ever.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  const boxes = main.querySelectorAll(".flame-box, .strip-box");
+  for (const box of boxes) box.dispatchEvent(new Event("scheme"));
+});
 // Which time is asked for depends on how long the session has gone on.
 await askStatus();
 onChange(() => place());

@@ -219,6 +219,36 @@ check("a function is asked to be measured once, however often that is pressed", 
   assert.equal(posts, 1);
 }, { needs: "moving" });
 
+check("how measuring stands is asked for only while it is shown", async (page) => {
+  await page.addInitScript(() => {
+    window.waits = [];
+    const { setTimeout: later } = window;
+    window.setTimeout = (run, ms, ...rest) => {
+      window.waits.push(ms);
+      return later(run, ms, ...rest);
+    };
+  });
+  let asked = 0;
+  await page.route(PATH, (route) => {
+    asked += 1;
+    return route.fulfill({ json: { instrumentations: [instrumentation("measuring")] } });
+  });
+  const again = () => until("it is asked again and again", () => asked, (count) => count > 2);
+  await open(page, ONE);
+  await again();
+  await page.getByRole("link", { name: "Threads", exact: true }).click();
+  await page.waitForURL(/threads/);
+  // The last wait of a second ends.
+  await page.waitForTimeout(1_500);
+  asked = 0;
+  await page.evaluate(() => { window.waits = []; });
+  await page.waitForTimeout(2_500);
+  const seconds = await page.evaluate(() => window.waits.filter((ms) => ms === 1_000));
+  assert.deepEqual([asked, seconds], [0, []]);
+  await page.getByRole("link", { name: "Functions", exact: true }).click();
+  await again();
+}, { needs: "moving" });
+
 check("a process has what is measured of it, and each says of whom it is", async (page) => {
   const whom = [
     { ...OF, pids: [], all: true, children: false },

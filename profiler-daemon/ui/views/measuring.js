@@ -104,11 +104,12 @@ export function createMeasuring(process) {
   const list = el("div", {});
   const said = el("div", { role: "status" });
   const element = el("section", { class: "measuring", "aria-label": "Functions measured exactly", hidden: true }, el("h2", {}, "Measured exactly"), said, list);
-  const controller = new AbortController();
+  const { signal } = new AbortController();
   // By number: what it is drawn from, and its element.
   const drawn = new Map();
   let timer = 0;
-  let timerOf = null;
+  // Whether it is asked again and again how all stand.
+  let isFollowed = false;
   const hidden = new Set();
   // As the daemon last told of them, and the process that they are shown with.
   let all = [];
@@ -138,7 +139,7 @@ export function createMeasuring(process) {
     try {
       // Of one that has ended it would remove what was measured.
       const isOver = isRunning && (await stateOf(id)) === "ended";
-      if (!isOver) await send("DELETE", `${PATH}/${id}`, undefined, controller.signal);
+      if (!isOver) await send("DELETE", `${PATH}/${id}`, undefined, signal);
       if (!isRunning) hidden.add(id);
       announce(isRunning ? "Stopped." : "Removed.");
     } catch (error) {
@@ -152,7 +153,7 @@ export function createMeasuring(process) {
 
   // Asked once, as a part of ending it.
   async function stateOf(id) {
-    return (await send("GET", `${PATH}/${id}`, undefined, controller.signal)).state;
+    return (await send("GET", `${PATH}/${id}`, undefined, signal)).state;
   }
 
   function panel(one) {
@@ -198,23 +199,26 @@ export function createMeasuring(process) {
   // Asks how all stand, and again while any runs.
   async function look() {
     clearTimeout(timer);
-    let runs = true;
+    isFollowed = true;
     try {
-      all = (await get(PATH, {}, controller.signal)).instrumentations;
+      all = (await get(PATH, {}, signal)).instrumentations;
       draw();
-      runs = all.some(({ state }) => state !== "ended");
+      isFollowed = all.some(({ state }) => state !== "ended");
     } catch (error) {
-      if (controller.signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
-      runs = error.passing;
+      isFollowed = error.passing;
     }
-    timerOf = runs;
-    if (runs) timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+    if (isFollowed) later();
   }
 
-  // Nobody looks: it is asked again once somebody does.
+  // Asks again once somebody looks. A view that was left ends with this: `show` begins anew.
   function later() {
-    timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!element.isConnected) isFollowed = false;
+      else if (document.hidden) later();
+      else look();
+    }, INTERVAL_MS);
   }
 
   async function begin(row, whom) {
@@ -224,7 +228,7 @@ export function createMeasuring(process) {
     say(el("p", { class: "dim" }, `Asks for ${shown(row.function)} to be measured…`));
     try {
       const wanted = { functions: [pattern], for: LENGTH, ...whom };
-      const began = await send("POST", PATH, wanted, controller.signal);
+      const began = await send("POST", PATH, wanted, signal);
       const refused = began.functions.filter(({ state }) => state === "refused");
       say();
       announce(refused.length > 0 ? `${shown(row.function)} is not measured: ${shown(refused[0].why)}` : `${shown(row.function)} is measured for ${LENGTH}.`);
@@ -280,11 +284,9 @@ export function createMeasuring(process) {
       whose = report;
       draw();
     },
-    // Looks once, and goes on while any runs.
+    // Looks, and goes on while any runs.
     show() {
-      if (isReplay() || timerOf !== null) return;
-      timerOf = true;
-      look();
+      if (!isReplay() && !isFollowed) look();
     },
   };
 }
