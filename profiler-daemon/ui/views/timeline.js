@@ -4,7 +4,7 @@
 import { MEASURED } from "../classes.js";
 import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
-import { aroundOf, change, link, spanTimes } from "../route.js";
+import { aroundOf, change, link, spanTimes, WHOLE } from "../route.js";
 import { classesIn, model } from "../timeline/model.js";
 import { createStrip } from "../timeline/strip.js";
 
@@ -22,6 +22,13 @@ const ORDERS = [
   ["classes.runnable_ns", "who waits most for one"],
   ["classes.blocked_ns", "who is blocked most"],
 ];
+
+// Which part of the session is drawn. Where it is all, none is asked for, which has what is kept:
+// the session may have begun before that, and the daemon then refuses to show it from its begin.
+function spanned(params) {
+  const { window, ...named } = aroundOf(params);
+  return window === undefined || window === WHOLE ? named : { window };
+}
 
 export function createTimelineTab(process) {
   const alone = process !== null;
@@ -107,7 +114,13 @@ export function createTimelineTab(process) {
     report: "timeline",
     intervalMs: INTERVAL_MS,
     // The strips show what is around the chosen span, too.
-    query: (now) => ({ ...aroundOf(now), sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
+    query: (now) => ({
+      ...spanned(now),
+      sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0],
+      order: "desc",
+      spans: STRETCHES,
+      limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS,
+    }),
     show(now) {
       params = now;
       draw();
