@@ -4,6 +4,7 @@
 pub mod bus_guard;
 pub mod cgroup;
 pub mod clock;
+pub mod code_file;
 pub mod confine;
 pub mod heap;
 pub mod heartbeat;

@@ -3,7 +3,14 @@
 // How long an answer may take. The daemon gives up after 10 s unless it is told otherwise.
 const PATIENCE_MS = 30_000;
 
-// Something that went wrong. `kind`: "missing" (404), "gone" (410), "busy" (503), "refused" (other answers), "away".
+// Answers that say nothing of the question: the daemon's, or those of a proxy before it.
+const PASSING = [408, 429, 500, 502, 503, 504];
+
+// The longest that an answer may put the next question off, in seconds.
+const MOST_RETRY_S = 300;
+
+// Something that went wrong. `kind`: "missing" (404), "gone" (410), "busy" (one of PASSING),
+// "refused" (other answers), "away".
 export class ApiError extends Error {
   constructor(kind, title, detail, retryAfterS = 0) {
     super(title);
@@ -48,11 +55,11 @@ export async function get(path, parameters, signal) {
     if (signal.aborted) throw error;
     throw away(error);
   }
-  throw await refusal(response);
+  throw await refusal(response, " It is asked again by itself.");
 }
 
-// Has something changed: `body` goes out as JSON. Answers what comes back, null where nothing does. Fails as `get` does, but what cannot
-// be reached is not asked again by itself.
+// Asks once, to have something changed: `body` goes out as JSON. Answers what comes back, null
+// where nothing does. Fails as `get` does, but nothing is asked again by itself.
 export async function send(method, path, body, signal) {
   let response;
   try {
@@ -67,7 +74,7 @@ export async function send(method, path, body, signal) {
     if (signal.aborted) throw error;
     throw new ApiError("away", "The daemon does not answer", "Nothing may have been changed.");
   }
-  throw await refusal(response);
+  throw await refusal(response, "");
 }
 
 // The sessions that somebody has named; the whole life of the daemon, which stands first, is none.
@@ -83,18 +90,23 @@ function away(error) {
   return new ApiError("away", "The daemon cannot be reached", "It has stopped, or is starting again. It is asked again by itself.");
 }
 
-async function refusal(response) {
-  const problem = await response.json().catch(() => ({}));
+// `again` is said where the same question may have an answer later.
+async function refusal(response, again) {
+  const problem = (await response.json().catch(() => null)) ?? {};
   const detail = [problem.detail, ...(problem.errors ?? []).map((fault) => fault.detail)].filter(Boolean);
   const text = [...new Set(detail)].join("; ") || `the answer was ${response.status}`;
   const sentence = `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
+  if (PASSING.includes(response.status)) {
+    // What is no number of seconds is as good as none.
+    const afterS = Math.min(Number(response.headers.get("retry-after")) || 1, MOST_RETRY_S);
+    const title = problem.title ?? "There is no answer now";
+    return new ApiError("busy", title, `${sentence}${again}`, afterS);
+  }
   switch (response.status) {
     case 404:
       return new ApiError("missing", problem.title ?? "It is not there", sentence);
     case 410:
       return new ApiError("gone", problem.title ?? "It is no longer kept", sentence);
-    case 503:
-      return new ApiError("busy", problem.title ?? "There is no answer now", `${sentence} It is asked again by itself.`, Number(response.headers.get("retry-after")) || 1);
     default:
       return new ApiError("refused", problem.title ?? "The daemon refused", sentence);
   }

@@ -36,8 +36,9 @@ function foldInput() {
   };
 }
 
-// `ask` is called when somebody wants a fresh answer now.
-export function createControls(ask) {
+// `ask` is called when somebody wants a fresh answer now, `resume` when answers may come again by
+// themselves.
+export function createControls(ask, resume) {
   let paused = false;
   const span = createSpanChoice();
   const frames = select("Show", "Time in the kernel belongs to the program's function that asked for it, or to the kernel's own functions", FRAMES, "frames");
@@ -49,7 +50,7 @@ export function createControls(ask) {
     setAttribute(pause, "aria-pressed", String(paused));
     setText(pause, paused ? "Resume" : "Pause");
     stamp.classList.toggle("paused", paused);
-    if (!paused) ask();
+    if (!paused) resume();
   });
   const now = el("button", { type: "button", title: "Ask for a fresh answer", on: { click: ask } }, "Refresh");
   setChildren(document.getElementById("controls"), [...span.elements, frames.element, fold.element, stamp, pause, now]);

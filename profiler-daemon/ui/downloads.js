@@ -59,11 +59,12 @@ export function downloads(process, report, parameters, title) {
   return links;
 }
 
-// The links as a line of the page.
-export function downloadLine(process, report, parameters, title = "") {
+// The links as a line of the page. `what` they are, where it is not what is shown.
+export function downloadLine(process, report, parameters, title = "", what = "This view") {
   const links = downloads(process, report, parameters, title).map(({ label, href, title: about }) =>
     el("li", {}, el("a", { href, title: about, target: "_blank", rel: "noreferrer" }, label)),
   );
-  return el("nav", { class: "downloads", "aria-label": "This view as a file" }, el("span", {}, "This view as"), el("ul", {}, ...links));
+  return el("nav", { class: "downloads", "aria-label": `${what} as a file` },
+    el("span", {}, `${what} as`), el("ul", {}, ...links));
 }
 

@@ -11,7 +11,8 @@ export function isReplay() {
   return Boolean(status?.replay);
 }
 
-// Whose system calls are traced: "all", "targets" or "off"; undefined while the daemon has not said.
+// Whose system calls are traced: "auto", "all", "targets" or "off"; undefined while the daemon has
+// not said.
 export function traced() {
   return status?.settings?.system_calls;
 }

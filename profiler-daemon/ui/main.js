@@ -8,7 +8,7 @@ import { createControls } from "./controls.js";
 import { el, setChildren } from "./dom.js";
 import { learn } from "./known.js";
 import { showDegraded } from "./receipt.js";
-import { current, link, onChange, setAge } from "./route.js";
+import { current, link, onChange, setAge, takeUsual } from "./route.js";
 import { createCompareView } from "./views/compare.js";
 import { createDaemonView } from "./views/daemon.js";
 import { createProcessesView } from "./views/processes.js";
@@ -21,9 +21,10 @@ const SPARING = 4;
 
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
-const controls = createControls(() => refresh());
+const controls = createControls(() => refresh(), resume);
 let view = null;
 let shown = "";
+let shownTab = "";
 let asking = null;
 let timer = 0;
 
@@ -33,10 +34,14 @@ function create(route) {
   return route.view === "daemon" ? createDaemonView() : createProcessesView();
 }
 
-function place() {
+// Shows what the address means; `isOther`: another time than it meant before.
+function place(isOther = false) {
   const route = current();
   const name = `${route.view} ${route.process}`;
   const isNew = name !== shown;
+  // A view that is only changed goes on with the time that it shows.
+  if (isNew || route.tab !== shownTab) takeUsual();
+  shownTab = route.tab;
   if (isNew) {
     shown = name;
     view = create(route);
@@ -47,7 +52,7 @@ function place() {
   controls.show(route);
   places(route);
   // What another question would answer must be asked; what is only drawn differently need not.
-  if (view.show(route) || isNew) refresh();
+  if (view.show(route) || isNew || isOther) refresh();
   document.title = `${view.title()} · Profiler`;
 }
 
@@ -106,7 +111,18 @@ function complain(problem) {
   controls.answered(null);
 }
 
-// Answers whether the address means another time from now on.
+// Shows the time that the session's age asks for, where the view may change by itself: a graph
+// that somebody reads stays. Answers whether that is another one.
+function moveOn() {
+  if (controls.isPaused() || !(view.intervalMs() > 0) || !takeUsual()) return false;
+  place(true);
+  return true;
+}
+
+function resume() {
+  if (!moveOn()) refresh();
+}
+
 async function askStatus() {
   try {
     const { signal } = new AbortController();
@@ -115,18 +131,17 @@ async function askStatus() {
     controls.know(sessions);
     showDegraded(document.getElementById("degraded"), status.degraded);
     controls.describe(status);
-    return setAge(status.uptime_s, Boolean(status.replay));
+    setAge(status.uptime_s, Boolean(status.replay));
   } catch (error) {
     // The view's own question says what is wrong.
     if (!(error instanceof ApiError)) throw error;
-    return false;
   }
 }
 
 async function watchStatus() {
-  if (!document.hidden && (await askStatus())) {
-    place();
-    refresh();
+  if (!document.hidden) {
+    await askStatus();
+    moveOn();
   }
   setTimeout(watchStatus, STATUS_MS);
 }
@@ -139,8 +154,14 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !controls.isPaused() && view.intervalMs() > 0) refresh();
 });
+// What is drawn with colours of the style is told by an event "scheme" that they are others. What
+// is not shown asks for them when it is: a view that listened by itself would be kept for ever.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  const boxes = main.querySelectorAll(".flame-box, .strip-box");
+  for (const box of boxes) box.dispatchEvent(new Event("scheme"));
+});
 // Which time is asked for depends on how long the session has gone on.
 await askStatus();
-onChange(place);
+onChange(() => place());
 place();
 setTimeout(watchStatus, STATUS_MS);

@@ -15,14 +15,20 @@ export const WHOLE = "session";
 const LATELY = "30s";
 const A_WHILE_S = 300;
 
-// What is shown where the address names no time.
+// What is shown where the address names no time, and what will be once that may change.
 let usual = WHOLE;
+let due = WHOLE;
 
-// Takes how long the session has gone on, or that it is one that was saved; answers whether another time is shown now.
+// Takes how long the session has gone on, or that it is one that was saved.
 export function setAge(seconds, isReplay) {
-  const before = usual;
-  usual = seconds > A_WHILE_S && !isReplay ? LATELY : WHOLE;
-  return usual !== before;
+  due = seconds > A_WHILE_S && !isReplay ? LATELY : WHOLE;
+}
+
+// Has that be shown which the session's age asks for; answers whether it is another time.
+export function takeUsual() {
+  const isOther = usual !== due;
+  usual = due;
+  return isOther;
 }
 
 // Whether less than all is shown although the address names no time.

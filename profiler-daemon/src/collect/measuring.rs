@@ -15,7 +15,6 @@ mod trial;
 mod untold;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
@@ -27,6 +26,7 @@ use crate::processes::live::Processes;
 use crate::profile::frames::{FrameTable, LiveFrames};
 use crate::profile::measured as profile;
 use crate::sys::clock::monotonic_ns;
+use crate::sys::code_file::CodeFileIdentity;
 use crate::units::{BootNs, FileOffset, MonoNs};
 
 use super::callers::CallersOf;
@@ -60,8 +60,8 @@ const FIRST_NUMBER: u32 = 16;
 /// The least time over which the cost of probes is judged, nanoseconds.
 const BUDGET_LOOK_NS: u64 = 190_000_000;
 
-/// Where a function is entered: device, inode, bytes from the start of the file.
-type EntryPlace = (u64, u64, FileOffset);
+/// Where a function is entered: the file, bytes from its start.
+type EntryPlace = (CodeFileIdentity, FileOffset);
 
 /// One function, from its attachment on.
 struct AttachedFunction {
@@ -577,8 +577,7 @@ impl AttachedFunction {
 }
 
 fn entry_of(plan: &PlannedFunction) -> Option<EntryPlace> {
-    let metadata = plan.file.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino(), plan.entry.offset))
+    Some((CodeFileIdentity::of(&plan.file).ok()?, plan.entry.offset))
 }
 
 fn process_of(key: &MeasuredKey) -> ProcessKey {

@@ -3,9 +3,8 @@
 //! serves.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -15,6 +14,7 @@ use crate::kernel::FunctionProbes;
 use crate::processes::source::{ProcFs, ProcessSource as _};
 use crate::symbols::chosen::{Chosen, FilePoint, MAX_FUNCTIONS, NoChoice, Pattern, choose_within};
 use crate::sys::clock::thread_ns;
+use crate::sys::code_file::CodeFileIdentity;
 use crate::sys::proc_fs;
 use crate::unwind::points::NoProbe;
 
@@ -190,7 +190,7 @@ pub struct Chooser {
     exits: Exits,
     time: LookTime,
     /// Files that were looked through: device and inode.
-    seen: HashSet<(u64, u64)>,
+    seen: HashSet<CodeFileIdentity>,
     /// Patterns of which a function was found, by their place.
     found: HashSet<usize>,
     /// Patterns of which a file was looked through.
@@ -272,7 +272,7 @@ impl Chooser {
         if wanted.is_empty() {
             return Ok(());
         }
-        let identity = match identity(module.file.metadata()) {
+        let identity = match CodeFileIdentity::of(&module.file) {
             Ok(identity) => identity,
             Err(error) => {
                 let why = NotChosen::Unreadable(module.path.clone(), error);
@@ -406,11 +406,6 @@ impl Chooser {
     }
 }
 
-/// What tells one file from another, whatever path it has: its device and inode.
-pub(super) fn identity(metadata: io::Result<fs::Metadata>) -> io::Result<(u64, u64)> {
-    metadata.map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
 /// The files that a process has mapped as code and that are meant, by their paths; none where it is
 /// gone.
 #[must_use]
@@ -428,12 +423,12 @@ pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
     if meant.is_empty() {
         return Vec::new();
     }
-    let program = identity(fs::metadata(format!("/proc/{pid}/exe"))).ok();
+    let program = CodeFileIdentity::at(Path::new(&format!("/proc/{pid}/exe"))).ok();
     let opened = meant.into_iter().filter_map(|(path, entry)| {
         // Through the mapping itself: also what was deleted, or has another root. No device and
         // no pipe is opened.
         let (file, _) = ProcFs.open_mapped(pid, entry.start..entry.end)?;
-        let own = identity(file.metadata()).ok()?;
+        let own = CodeFileIdentity::of(&file).ok()?;
         Some(CodeFile {
             path,
             is_program: program == Some(own),

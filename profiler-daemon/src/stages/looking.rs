@@ -3,12 +3,14 @@
 //! while: not for a thread that serves.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
+use std::path::Path;
 
-use super::choosing::{Chooser, CodeFile, Exits, NotChosen, identity, mapped};
+use super::choosing::{Chooser, CodeFile, Exits, NotChosen, mapped};
 use super::spanning::{Followed, SpanChooser};
 use crate::collect::{MoreFunctions, RefusedFunction};
 use crate::symbols::chosen::Pattern;
+use crate::sys::code_file::CodeFileIdentity;
 use crate::sys::proc_fs;
 
 /// Refused functions and files that are told of one look.
@@ -113,9 +115,9 @@ impl Looking {
             }
             self.examined.insert(pid, changes);
         }
-        let mut programs: HashMap<(u64, u64), bool> = HashMap::new();
+        let mut programs: HashMap<CodeFileIdentity, bool> = HashMap::new();
         let mut is_shared = |file: &File| {
-            identity(file.metadata()).map_or(true, |file| {
+            CodeFileIdentity::of(file).map_or(true, |file| {
                 let known = programs.entry(file);
                 *known.or_insert_with(|| is_run_by_others(file, &pids))
             })
@@ -160,17 +162,18 @@ impl Looking {
 }
 
 /// Does any other process run this program?
-fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
+fn is_run_by_others(file: CodeFileIdentity, pids: &HashSet<u32>) -> bool {
     let all = proc_fs::pids().unwrap_or_default().into_iter();
     let mut others = all.filter(|pid| !pids.contains(pid));
     others.any(|pid| {
-        let exe = identity(fs::metadata(format!("/proc/{pid}/exe")));
+        let exe = CodeFileIdentity::at(Path::new(&format!("/proc/{pid}/exe")));
         exe.is_ok_and(|exe| exe == file)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Arc;
 
     use super::*;

@@ -10,7 +10,7 @@ use profiler_common::spans::{Argument, role};
 use thiserror::Error;
 
 use super::choosing::{
-    CodeFile, Failures, LookTime, MAX_ITEMS, MAX_POINT_FILES, NotChosen, PutOff, identity,
+    CodeFile, Failures, LookTime, MAX_ITEMS, MAX_POINT_FILES, NotChosen, PutOff,
 };
 use crate::collect::{MoreFunctions, PlannedItem, PlannedPlace, Traced};
 use crate::symbols::chosen::{FilePoint, NoChoice};
@@ -18,6 +18,7 @@ use crate::symbols::spans::{
     SpanEndpoint, SpanKey, SpanPlace, SpanText, UsdtText, argument_of, places,
 };
 use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace, UsdtRefused};
+use crate::sys::code_file::CodeFileIdentity;
 use crate::units::FileOffset;
 
 /// Sentences about places of one item in one file that cannot be probed, or not well.
@@ -115,7 +116,7 @@ pub struct SpanChooser {
     followed: Followed,
     time: LookTime,
     /// Files that were looked through: device and inode.
-    seen: HashSet<(u64, u64)>,
+    seen: HashSet<CodeFileIdentity>,
     /// What was found somewhere. Of a span: where it can be probed.
     found: HashSet<Sought>,
     /// What is somewhere of that name, be it that it cannot be probed.
@@ -233,7 +234,7 @@ impl SpanChooser {
         if wanted.is_empty() {
             return Ok(());
         }
-        let identity = match identity(module.file.metadata()) {
+        let identity = match CodeFileIdentity::of(&module.file) {
             Ok(identity) => identity,
             Err(error) => {
                 let why = NotChosen::Unreadable(module.path.clone(), error);

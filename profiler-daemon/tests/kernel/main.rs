@@ -18,6 +18,7 @@ mod daemon;
 mod estimated;
 mod exact_functions;
 mod exact_later;
+mod exact_overlays;
 mod exact_points;
 mod exact_shapes;
 mod exact_single;

@@ -1,7 +1,7 @@
 // Checks of the flame graph.
 
 import assert from "node:assert/strict";
-import { answered, check, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, change, check, env, open, parameters, screenshot, until } from "./browser.mjs";
 
 const ONE = `#/process/${env.PAGE_BUSY}/flame`;
 const LARGE = `#/process/${env.PAGE_LARGE}/flame`;
@@ -126,6 +126,53 @@ check("the session's graph has processes, and threads that idle when they are wa
   await page.getByLabel("Search").fill("[idle threads]");
   await until("they are one box", () => page.locator(".rows").innerText(), (text) => /^1 function matches: [\d.]+ % of blocked/.test(text));
   await screenshot(page, "flame-session-idle");
+});
+
+check("a function of threads that idle is found while these are left out", async (page) => {
+  // cron only sleeps.
+  const module = "/usr/lib/cron";
+  let root = null;
+  await change(page, "/calltree", (body) => { root = body.root; });
+  await open(page, `#/session/flame?fn=main&in=${encodeURIComponent(module)}`);
+  assert.equal(await page.getByLabel(/^Idle threads/).isChecked(), false);
+  const sandwich = page.locator(".sandwich");
+  const [into, from] = [sandwich.locator("table").nth(0), sandwich.locator("table").nth(1)];
+  const callers = () => into.locator("tbody").innerText();
+  await until("its caller is there", callers, (text) => text.startsWith("_start"));
+  // Functions have other numbers in the tree that is drawn.
+  await from.getByRole("button", { name: "epoll_wait" }).click();
+  const heading = () => sandwich.locator("h2").innerText();
+  await until("the callee is the middle", heading, (text) => text === "epoll_wait");
+  assert.equal((await parameters(page)).in, "/lib/libc.so.6");
+  // Its share is that of all, in threads that idle and in others.
+  const sum = (node) => node.function === "epoll_wait"
+    ? node.elapsed.inclusive_ns
+    : node.children.reduce((all, child) => all + sum(child), 0);
+  const idle = sum(root.children.find(({ kind }) => kind === "idle"));
+  assert.ok(idle > 0 && idle < sum(root), `${idle} of ${sum(root)}`);
+  const said = await sandwich.locator("p").first().innerText();
+  assert.match(said, /in all the places where it stands, threads that idle included\.$/);
+  const [, share] = /^Elapsed: .+ inclusive, ([\d.]+) % of all,/.exec(said);
+  assert.ok(Math.abs(Number(share) - (100 * sum(root)) / root.elapsed.inclusive_ns) < 0.06, said);
+  await screenshot(page, "sandwich-idle");
+});
+
+check("where all of a value is of threads that idle the graph says so", async (page) => {
+  await change(page, "/calltree", ({ root }) => {
+    const group = root.children.find(({ kind }) => kind === "idle");
+    Object.assign(root, { ...group, function: root.function, kind: root.kind, children: [group] });
+  });
+  await open(page, "#/session/flame?value=blocked");
+  const panel = page.locator(".flame > .panel");
+  const idle = /^All of it is of threads that idle, which are left out\. Tick Idle threads/;
+  assert.match(await panel.innerText(), idle);
+  await page.getByLabel(/^Idle threads/).check();
+  await drawn(page);
+  assert.equal(await panel.isVisible(), false);
+  // What these threads have none of nobody has.
+  await open(page, "#/session/flame?value=runnable");
+  const none = "No time in this call tree is runnable. Choose another value.";
+  await until("there is none", () => panel.innerText(), (text) => text === none);
 });
 
 check("a pointer over a box shows its name and values", async (page) => {

@@ -1,7 +1,9 @@
 // Checks of lines and instructions.
 
 import assert from "node:assert/strict";
-import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+import {
+  answered, change, check, column, env, open, parameters, screenshot, until,
+} from "./browser.mjs";
 
 const ONE = `#/process/${env.PAGE_BUSY}`;
 
@@ -44,6 +46,20 @@ check("a function leads to its lines, and inlined functions can be told apart", 
   await page.reload();
   await answered(page);
   assert.equal(await page.getByLabel("Inlined functions").isChecked(), true);
+});
+
+check("instructions are in order of their addresses as numbers", async (page) => {
+  const rising = ["0x9000", "0x10000", "0xffffffff81000010", "0xffffffff81000011"];
+  await change(page, "/instructions", (body) => {
+    body.rows = body.rows.slice(0, rising.length);
+    [1, 3, 2, 0].forEach((at, row) => { body.rows[row].address = rising[at]; });
+  });
+  const of = `${ONE}/lines?show=instructions&sort=address`;
+  await open(page, `${of}&order=asc`);
+  assert.deepEqual(await column(page, 0), rising);
+  await page.getByRole("button", { name: "Address" }).click();
+  await until("they are falling", () => column(page, 0), ([first]) => first === rising.at(-1));
+  assert.deepEqual(await column(page, 0), [...rising].reverse());
 });
 
 check("lines of a replay say that they were not saved, and its instructions are told apart by where they are in the file", async (page) => {

@@ -25,12 +25,17 @@ function measured(agrees) {
   };
 }
 
+// Of whom one is that the page of the process has begun.
+const OF = { all: false, pids: [Number(env.PAGE_BUSY)], comms: [], cgroups: [], children: true };
+
 // How the daemon tells of an instrumentation.
 function instrumentation(state, more = {}) {
   const row = { function: "index::decode_postings", aliases: [], module: "/usr/bin/webserver", attached_after_ns: 0, ...calls() };
   const chosen = { function: "index::decode_postings", aliases: [], module: "/usr/bin/webserver", address: "0x1000", entry: null, exits: { how: "sites", points: 2 }, state: "measured", why: null, ns_per_call: 9000 };
   return {
-    id: 7, name: "", state, ended: state === "ended" ? "asked" : null, began_at: "2026-01-01T00:00:00Z", until: new Date(Date.now() + 42_000).toISOString(), of: {}, processes: 1, budget_percent: 5,
+    id: 7, name: "", state, ended: state === "ended" ? "asked" : null,
+    began_at: "2026-01-01T00:00:00Z", until: new Date(Date.now() + 42_000).toISOString(),
+    of: OF, processes: 1, budget_percent: 5,
     points: 3, functions: [chosen], given_up: 0, trouble: null, measured: { functions: state === "trial" ? [] : [row], probes_ns: 5_000_000, probe_costs: [] }, ...more,
   };
 }
@@ -108,6 +113,20 @@ check("measuring is refused in the daemon's own words until the configuration al
   assert.equal(await panel.count(), 0);
 }, { expected: /403/, needs: "moving" });
 
+check("what the daemon is too busy for to begin is not said to be asked again", async (page) => {
+  await page.route(PATH, (route) => {
+    const isAsked = route.request().method() === "POST";
+    if (!isAsked) return route.fulfill({ json: { instrumentations: [] } });
+    const problem = { title: "Not now", detail: "functions of another one are being chosen" };
+    return route.fulfill({ status: 503, headers: { "retry-after": "1" }, json: problem });
+  });
+  await open(page, ONE);
+  await page.getByRole("button", { name: "measure", exact: true }).first().click();
+  const panel = page.locator(".measuring .problem");
+  assert.match(await panel.innerText(), /Not now\s+Functions of another one are being chosen\./);
+  assert.doesNotMatch(await panel.innerText(), /asked again/);
+}, { expected: /503/, needs: "moving" });
+
 check("a function is measured by its address in one process for a minute, shows how that stands, and is stopped", async (page) => {
   let all = [];
   const sent = [];
@@ -117,7 +136,8 @@ check("a function is measured by its address in one process for a minute, shows 
     all = [instrumentation("trial")];
     return route.fulfill({ status: 201, json: all[0] });
   });
-  await page.route("**/api/v1/instrumentations/7", (route) => {
+  await page.route(`${PATH}/7`, (route) => {
+    if (route.request().method() === "GET") return route.fulfill({ json: all[0] });
     sent.push(route.request().method());
     all = sent.filter((one) => one === "DELETE").length > 1 ? [] : [instrumentation("ended")];
     return all.length > 0 ? route.fulfill({ json: all[0] }) : route.fulfill({ status: 204 });
@@ -136,6 +156,143 @@ check("a function is measured by its address in one process for a minute, shows 
   await page.getByText("Ended: stopped").waitFor();
   await page.getByRole("button", { name: /^Remove/ }).click();
   await until("it is removed", () => page.locator(".measuring article").count(), (count) => count === 0);
+}, { needs: "moving" });
+
+check("what is stopped twice, or has just ended by itself, is not forgotten", async (page) => {
+  let state = "measuring";
+  let listed = state;
+  const deleted = [];
+  await page.route(PATH, (route) => {
+    return route.fulfill({ json: { instrumentations: [instrumentation(listed)] } });
+  });
+  await page.route(`${PATH}/7`, (route) => {
+    if (route.request().method() === "DELETE") {
+      deleted.push(state);
+      state = "ended";
+    }
+    listed = state;
+    return route.fulfill({ json: instrumentation(state) });
+  });
+  const stop = page.getByRole("button", { name: /^Stop measuring/ });
+  const remove = page.getByRole("button", { name: /^Remove/ });
+  await open(page, ONE);
+  await stop.dblclick();
+  await remove.waitFor();
+  // What stands where somebody presses once more is not what that was meant for.
+  await remove.hover();
+  await page.mouse.down({ clickCount: 2 });
+  await page.mouse.up({ clickCount: 2 });
+  // Longer than a request takes.
+  await page.waitForTimeout(300);
+  assert.deepEqual(deleted, ["measuring"]);
+  // It ended after the page last looked.
+  listed = "measuring";
+  await page.goto("about:blank");
+  await open(page, ONE);
+  await stop.click();
+  await page.getByText("Ended: stopped").waitFor();
+  assert.deepEqual(deleted, ["measuring"]);
+}, { needs: "moving" });
+
+check("a function is asked to be measured once, however often that is pressed", async (page) => {
+  let posts = 0;
+  let all = [];
+  let answer = () => {};
+  await page.route(PATH, async (route) => {
+    const isAsked = route.request().method() === "POST";
+    if (!isAsked) return route.fulfill({ json: { instrumentations: all } });
+    posts += 1;
+    await new Promise((resolve) => { answer = resolve; });
+    all = [instrumentation("measuring")];
+    return route.fulfill({ status: 201, json: all[0] });
+  });
+  await open(page, ONE);
+  const button = page.getByRole("button", { name: "measure", exact: true }).first();
+  await button.dblclick();
+  await until("it is asked for", () => posts, (count) => count > 0);
+  await button.press("Enter");
+  // Longer than a request takes.
+  await page.waitForTimeout(300);
+  assert.equal(posts, 1);
+  answer();
+  await page.getByText("Measuring, ").waitFor();
+  assert.equal(posts, 1);
+}, { needs: "moving" });
+
+check("how measuring stands is asked for only while it is shown", async (page) => {
+  await page.addInitScript(() => {
+    window.waits = [];
+    const { setTimeout: later } = window;
+    window.setTimeout = (run, ms, ...rest) => {
+      window.waits.push(ms);
+      return later(run, ms, ...rest);
+    };
+  });
+  let asked = 0;
+  await page.route(PATH, (route) => {
+    asked += 1;
+    return route.fulfill({ json: { instrumentations: [instrumentation("measuring")] } });
+  });
+  const again = () => until("it is asked again and again", () => asked, (count) => count > 2);
+  await open(page, ONE);
+  await again();
+  await page.getByRole("link", { name: "Threads", exact: true }).click();
+  await page.waitForURL(/threads/);
+  // The last wait of a second ends.
+  await page.waitForTimeout(1_500);
+  asked = 0;
+  await page.evaluate(() => { window.waits = []; });
+  await page.waitForTimeout(2_500);
+  const seconds = await page.evaluate(() => window.waits.filter((ms) => ms === 1_000));
+  assert.deepEqual([asked, seconds], [0, []]);
+  await page.getByRole("link", { name: "Functions", exact: true }).click();
+  await again();
+}, { needs: "moving" });
+
+check("a process has what is measured of it, and each says of whom it is", async (page) => {
+  const whom = [
+    { ...OF, pids: [], all: true, children: false },
+    OF,
+    { ...OF, pids: [1], children: false },
+    { ...OF, pids: [], comms: ["webserver"] },
+    { ...OF, pids: [], comms: ["postgres", "<img src=x>"] },
+    { ...OF, pids: [], cgroups: ["/system.slice"], children: false },
+    { ...OF, pids: [], cgroups: ["/system.slice/web"] },
+    // The parent of all.
+    { ...OF, pids: [1] },
+  ];
+  const [chosen] = instrumentation("ended").functions;
+  const instrumentations = whom.map((of, id) => {
+    return instrumentation("ended", { id, of, functions: [{ ...chosen, function: `f${id}` }] });
+  });
+  await page.route(PATH, (route) => route.fulfill({ json: { instrumentations } }));
+  const told = [
+    "f0 of every process",
+    `f1 of process ${env.PAGE_BUSY}, children included`,
+    "f2 of process 1",
+    "f3 of all named webserver, children included",
+    "f4 of all named postgres, <img src=x>, children included",
+    "f5 of all in /system.slice",
+    "f6 of all in /system.slice/web, children included",
+    "f7 of process 1, children included",
+  ];
+  const titles = () => page.locator(".measuring h3").allInnerTexts();
+  const its = (all) => all.length > 0;
+  await open(page, ONE);
+  const here = [7, 5, 3, 1, 0].map((index) => told[index]);
+  assert.deepEqual(await until("they are shown", titles, its), here);
+  await screenshot(page, "measured-of-whom");
+  await page.goto("about:blank");
+  await open(page, "#/session/functions");
+  assert.deepEqual(await until("all are shown", titles, its), [...told].reverse());
+}, { needs: "moving" });
+
+check("of a process that has exited nothing is offered to be measured", async (page) => {
+  await change(page, `/processes/${env.PAGE_BUSY}`, (body) => { body.state = "exited"; });
+  await open(page, ONE);
+  assert.ok((await column(page, 0)).length > 0);
+  assert.equal(await page.getByRole("button", { name: "measure", exact: true }).count(), 0);
+  assert.doesNotMatch(await page.locator("thead").innerText(), /measure/i);
 }, { needs: "moving" });
 
 check("of the whole session a function is measured in every process only after that was said, and refusals of functions are shown", async (page) => {

@@ -68,6 +68,36 @@ check("where there is no system call, what is true of their tracing is said", as
   assert.match(await told(), /^System calls are not traced/);
 });
 
+check("where calls were traced in a part of the time it is told what is of that", async (page) => {
+  let part = 12.34;
+  let edit = () => {};
+  await change(page, "/os-events", (body) => {
+    body.observed_percent = part;
+    edit(body);
+  });
+  const shown = async () => {
+    await page.goto("about:blank");
+    await open(page, `${ONE}/os-events`);
+    return page.locator("p.partly");
+  };
+  const told = await (await shown()).innerText();
+  assert.match(told, /^Calls, average, longest and running are of the 12\.3 % of /);
+  assert.match(told, /; blocked and runnable are of all of it\.$/);
+  await screenshot(page, "os-events-partly");
+  // Where none was seen, nobody knows whether there was one.
+  edit = (body) => { body.syscalls = []; };
+  assert.equal(await (await shown()).isVisible(), false);
+  const none = await page.locator("p.none").innerText();
+  assert.match(none, /^No system call was seen .+ traced in 12\.3 % of the running time\.$/);
+  assert.doesNotMatch(none, /outside of them/);
+  [part, edit] = [100, () => {}];
+  assert.equal(await (await shown()).isVisible(), false);
+  // A timeline knows no more than what was traced.
+  await open(page, `${ONE}/timeline`);
+  const user = page.locator(".tab .legend li", { hasText: "user" });
+  assert.match(await user.getAttribute("title"), /outside system calls that were traced/);
+});
+
 check("threads of the kernel that sleep are no warning", async (page) => {
   const item = (hash) => open(page, hash).then(() => page.locator(".receipt li", { hasText: "without a stack" }).getAttribute("class"));
   assert.equal(await item("#/process/40/functions"), "note");
@@ -173,6 +203,28 @@ check("a session that is not there is no missing process", async (page) => {
   await page.getByText("There is no such session").waitFor();
   assert.doesNotMatch(await page.locator("#notice").innerText(), /no such process/i);
 }, { expected: /404 \(Not Found\)/ });
+
+check("what a proxy answers for the daemon, and its own failure, is asked again", async (page) => {
+  await open(page, "#/processes");
+  const notice = () => page.locator("#notice").innerText();
+  for (const status of [408, 429, 500, 502, 504]) {
+    const answer = { status, contentType: "text/html", body: "<h1>Bad luck</h1>" };
+    await page.route("**/api/v1/**", (route) => route.fulfill(answer));
+    await until(`${status} is told`, notice, (text) => text.includes(`The answer was ${status}.`));
+    assert.match(await notice(), /It is asked again by itself\./);
+    await page.unroute("**/api/v1/**");
+    await until(`after ${status} it goes on`, notice, (text) => text === "");
+  }
+  // Not before it was told to.
+  const askedMs = [];
+  await page.route(/\/api\/v1\/processes\?/, (route) => {
+    askedMs.push(Date.now());
+    const headers = { "retry-after": "5" };
+    return askedMs.length > 1 ? route.continue() : route.fulfill({ status: 429, headers });
+  });
+  await until("it is asked twice", () => askedMs, ({ length }) => length > 1);
+  assert.ok(askedMs[1] - askedMs[0] > 4_500, askedMs.join());
+}, { expected: /(408|429|500|502|504) \(/, needs: "moving" });
 
 check("while the daemon is busy or gone the last numbers stay, and it goes on by itself", async (page) => {
   await open(page, "#/processes");

@@ -113,6 +113,50 @@ check("of a session that has gone on for a while the last 30 s are shown, which 
   // A replay that passes for a daemon refuses to say what is measured.
 }, { expected: /409.*\/api\/v1\/instrumentations/ });
 
+check("what somebody reads stays of its time until it is left or goes on", async (page) => {
+  // The status is asked for every 20 s.
+  await page.addInitScript(() => {
+    const { setTimeout: later } = window;
+    window.setTimeout = (run, ms, ...rest) => later(run, ms === 20_000 ? 200 : ms, ...rest);
+  });
+  let uptimeS = 25;
+  let statuses = 0;
+  await change(page, "/status", (body) => {
+    statuses += 1;
+    body.uptime_s = uptimeS;
+  });
+  const time = () => page.locator("#choose-window").inputValue();
+  const grow = async () => {
+    uptimeS = 301;
+    const before = statuses;
+    // The second is asked for once the first was taken.
+    await until("the page knows", () => statuses, (count) => count >= before + 2);
+  };
+  await open(page, "#/processes");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await grow();
+  assert.equal(await time(), "session");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await until("the last 30 s are shown", time, (value) => value === "30s");
+  assert.equal(await page.locator(".usual").isVisible(), true);
+  // A flame graph moves only when it is told to.
+  uptimeS = 25;
+  await page.goto("about:blank");
+  await open(page, `#/process/${env.PAGE_BUSY}/flame`);
+  const windows = [];
+  page.on("request", (request) => {
+    const { pathname, searchParams } = new URL(request.url());
+    if (/\/(calltree|functions)$/.test(pathname)) windows.push(searchParams.get("window"));
+  });
+  await grow();
+  assert.deepEqual([await time(), windows], ["session", []]);
+  await page.locator(".choice label", { hasText: "Blocked" }).click();
+  await until("it is asked for", () => windows, ({ length }) => length > 0);
+  await page.getByRole("link", { name: "Functions", exact: true }).click();
+  await until("functions are asked for", () => windows, ({ length }) => length > 1);
+  assert.deepEqual([await time(), ...windows.slice(0, 2)], ["30s", "session", "30s"]);
+}, { needs: "moving" });
+
 check("processes are sorted by every column, and the header says how", async (page) => {
   await open(page, "#/processes");
   assert.equal(await page.locator("th[aria-sort]").getAttribute("aria-sort"), "descending");
@@ -156,6 +200,23 @@ check("the filter finds names, numbers, units and paths, and is part of the addr
   await until("all rows are back", () => page.locator("tbody tr").count(), (count) => count >= all);
   await page.locator("#keep").selectOption("programs");
   assert.equal((await column(page, 0)).some((name) => /^k(worker|thread)/.test(name)), false);
+});
+
+check("files are of all processes, and are called so where the table has some", async (page) => {
+  const line = page.locator(".downloads");
+  const text = () => line.innerText();
+  const said = (what) => until(`${what} is said`, text, (now) => now.startsWith(what));
+  // A unit's name, which the daemon would not find, and what no question has a word for.
+  for (const some of ["q=web.service", "keep=programs"]) {
+    await open(page, `#/processes?${some}`);
+    await said("All processes as");
+    assert.equal(await line.getAttribute("aria-label"), "All processes as a file");
+    const href = await line.getByRole("link", { name: "CSV" }).getAttribute("href");
+    const csv = await (await page.request.get(`${env.PAGE_URL}${href}`)).text();
+    for (const name of ["webserver", "kworker"]) assert.ok(csv.includes(name), `${some}: ${csv}`);
+  }
+  await open(page, "#/processes");
+  await said("This view as");
 });
 
 check("an address brings back sort, order, filter and time after reload, back and forward", async (page) => {

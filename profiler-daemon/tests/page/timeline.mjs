@@ -81,6 +81,32 @@ check("dragging over the timeline chooses a span of time for every view, and its
   assert.deepEqual(await parameters(page), {});
 });
 
+check("of the whole session the timeline asks for what is kept", async (page) => {
+  const windows = [];
+  // As a daemon answers that has run for longer than it keeps the past.
+  await page.route((url) => url.pathname.endsWith("/timeline"), (route) => {
+    const { searchParams } = new URL(route.request().url());
+    windows.push(searchParams.get("window"));
+    if (searchParams.get("window") !== "session") return route.continue();
+    const problem = { title: "The question is not allowed", detail: "from is too early" };
+    return route.fulfill({ status: 400, json: problem });
+  });
+  for (const [query, window] of [
+    ["", null], ["?window=session", null], ["?from=-10s&to=-2s", null], ["?window=5m", "5m"],
+  ]) {
+    windows.length = 0;
+    await page.goto("about:blank");
+    await open(page, `${ONE}/timeline${query}`);
+    await drawn(page);
+    assert.equal(windows[0], window, query);
+    const links = page.locator(".downloads a", { hasText: /^(JSON|CSV|text)$/ });
+    for (const link of await links.all()) {
+      const { searchParams } = new URL(await link.getAttribute("href"), env.PAGE_URL);
+      assert.equal(searchParams.get("window"), window, query);
+    }
+  }
+});
+
 check("by keys a span of time is chosen and given up", async (page) => {
   await open(page, `${ONE}/timeline?window=5m`);
   await drawn(page);

@@ -1,7 +1,7 @@
 // Checks of the page as a whole: narrow and dark screens, keys, headers, the daemon's own view.
 
 import assert from "node:assert/strict";
-import { check, env, open, screenshot } from "./browser.mjs";
+import { check, env, open, screenshot, until } from "./browser.mjs";
 
 const VIEWS = [
   ["processes", "#/processes"],
@@ -38,6 +38,52 @@ check("in dark mode the ground is dark and the text is bright, everywhere", asyn
     await screenshot(page, `dark-${name}`);
   }
 }, { colorScheme: "dark" });
+
+// Whether a place of a canvas has a colour of the style. From the right where `x` is negative.
+const isIn = (page, of) => page.evaluate(({ canvas, x, y, name }) => {
+  const drawn = document.querySelector(canvas);
+  if (!drawn) return false;
+  const probe = Object.assign(document.createElement("canvas"), { width: 2, height: 1 });
+  const pen = probe.getContext("2d", { willReadFrequently: true });
+  pen.drawImage(drawn, x < 0 ? -drawn.width - x : -x, -y);
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  pen.fillRect(1, 0, 1, 1);
+  const [one, other] = [0, 1].map((at) => pen.getImageData(at, 0, 1, 1).data.join());
+  return one === other;
+}, of);
+
+check("graphs and strips follow the scheme, of which the page alone is told", async (page) => {
+  await page.addInitScript(() => {
+    window.listening = 0;
+    const { addEventListener } = EventTarget.prototype;
+    EventTarget.prototype.addEventListener = function add(...of) {
+      if (this instanceof MediaQueryList) window.listening += 1;
+      return addEventListener.apply(this, of);
+    };
+  });
+  // The end of the root's box, and the line below the first strip.
+  const flame = { canvas: ".flame-box canvas", x: -10, y: 8, name: "--flame-root" };
+  const strip = { canvas: ".strip-box canvas", x: 10, y: 44, name: "--line" };
+  const follows = async (of, colorScheme) => {
+    await page.emulateMedia({ colorScheme });
+    await until(`it is ${colorScheme}`, () => isIn(page, of), (isSo) => isSo);
+  };
+  await open(page, `#/process/${env.PAGE_BUSY}/flame`);
+  await follows(flame, "light");
+  await follows(flame, "dark");
+  await open(page, `#/process/${env.PAGE_BUSY}/timeline`);
+  await follows(strip, "dark");
+  await follows(strip, "light");
+  // While the graph was not shown the scheme became another, and so while the strips were not.
+  await open(page, `#/process/${env.PAGE_BUSY}/flame`);
+  await follows(flame, "light");
+  await follows(flame, "dark");
+  await open(page, `#/process/${env.PAGE_BUSY}/timeline`);
+  await follows(strip, "dark");
+  await open(page, `#/process/${env.PAGE_HOSTILE}/flame`);
+  await follows(flame, "dark");
+  assert.equal(await page.evaluate(() => window.listening), 1);
+});
 
 check("text has enough contrast in both schemes", async (page) => {
   for (const colorScheme of ["light", "dark"]) {

@@ -194,7 +194,7 @@ export function createFlame({ label, describedBy, upward = false, look = BY_KIND
   }
   box.addEventListener("scroll", soon, { passive: true });
   new ResizeObserver(() => { if (box.clientWidth !== widthPx) place(); }).observe(box);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  box.addEventListener("scheme", () => {
     paint = null;
     soon();
   });
@@ -206,6 +206,8 @@ export function createFlame({ label, describedBy, upward = false, look = BY_KIND
     set(tree, value, zoom, found) {
       const sameTree = tree === state.tree;
       state = { tree, value, zoom, found };
+      // While it was not shown the colours may have become others.
+      paint = null;
       if (!sameTree) {
         focused = zoom;
         pointed = -1;

@@ -75,10 +75,13 @@ export function createSandwich({ describe, choose, close }) {
 
   return {
     element,
-    // Shows a function of a tree; undefined: it is not in this tree, and `name` says which was asked for ("": none was).
-    set(tree, value, number, name) {
-      element.hidden = name === "";
-      if (name === "") return;
+    hide() {
+      element.hidden = true;
+    },
+    // Shows a function of a tree; undefined: it is not in this tree, and `name` says which was
+    // asked for. `isMore`: of the value some is of threads that idle, which are not drawn above.
+    set(tree, value, number, name, isMore) {
+      element.hidden = false;
       setText(title, name);
       const there = number !== undefined;
       for (const part of [above.element, below.element, into.element, from.element]) part.hidden = !there;
@@ -88,7 +91,9 @@ export function createSandwich({ describe, choose, close }) {
       }
       if (trees.of !== tree || trees.number !== number) Object.assign(trees, { of: tree, number, above: callers(tree, number), below: callees(tree, number) });
       const told = describe(0, trees.below);
-      setText(sum, `${value.label}: ${told.inclusive} inclusive, ${told.ofRoot} of all, in all the places where it stands.`);
+      const more = isMore ? ", threads that idle included" : "";
+      const where = `in all the places where it stands${more}`;
+      setText(sum, `${value.label}: ${told.inclusive} inclusive, ${told.ofRoot} of all, ${where}.`);
       into.set(rows(trees.above, value).found, "value", "desc");
       const { found, row } = rows(trees.below, value);
       const own = exclusive(trees.below, value.id, 0);

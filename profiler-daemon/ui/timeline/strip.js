@@ -188,20 +188,20 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   canvas.addEventListener("focus", () => { if (ready()) mean(place.row, place.index < 0 ? made.stretches.length - 1 : place.index); });
   canvas.addEventListener("blur", soon);
   new ResizeObserver(anew).observe(box);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", anew);
+  box.addEventListener("scheme", anew);
 
   return {
     element: box,
     canvas,
     // Shows a timeline, and which span of times of it is chosen: both null, or in milliseconds since 1970.
     set(fresh, fromMs, toMs) {
-      if (made !== fresh) drawn = null;
       // The place that is meant stays where it was in time: older stretches are joined, so that numbers change.
       const meant = made?.stretches[place.index];
       made = fresh;
       place = { row: Math.min(place.row, Math.max(0, made.rows.length - 1)), index: meant ? stretchAt(made, middle(meant)) : -1 };
       if (!drag) chosen = fromMs === null && toMs === null ? null : touched(made, fromMs ?? made.fromMs, toMs ?? made.toMs);
-      soon();
+      // While it was not shown the colours may have become others.
+      anew();
     },
   };
 }

@@ -10,9 +10,11 @@ import { change, foldOf, spanOf } from "../route.js";
 
 export function createFlameTab(process) {
   let root = null;
+  // The tree that is drawn, and whether it has the waits of threads that idle.
   let tree = null;
-  // Whether the tree has the waits of threads that idle.
   let isWhole = true;
+  // The tree with these, once it is made. Functions have other numbers in it.
+  let whole = null;
   let params = {};
   let shownMiddle = "";
 
@@ -25,7 +27,7 @@ export function createFlameTab(process) {
   const cut = el("p", { class: "dim" });
   const sandwich = createSandwich({
     describe: (node, of) => describe(node, of),
-    choose: (number) => panel.openFunction(number),
+    choose: (number) => open(full().functions[number]),
     close: () => change({ fn: "", in: "" }),
   });
   const panel = createPanel({
@@ -36,15 +38,27 @@ export function createFlameTab(process) {
       return { ...told, tip: [`${told.inclusive} (${told.ofRoot} of all)`] };
     },
     meant: (node) => details.set(node, describe(node)),
-    open: ({ name, module }) => change({ fn: name, in: module }),
+    open,
   });
 
+  function open({ name, module, code }) {
+    if (code) change({ fn: name, in: module });
+  }
+
+  // All that a function does and where it is called from is told with threads that idle, whether
+  // these are drawn or not.
+  function full() {
+    whole ??= flatten(root);
+    return whole;
+  }
+
+  // What a node is, of the tree that is drawn or of one made of the full one.
   function describe(node, of = tree) {
     const value = valueOf(params.value);
     const { name, module, sort } = of.functions[of.functionOf[node]];
     const inclusive = of.values[value.id][node];
     const own = exclusive(of, value.id, node);
-    const all = tree.values[value.id][0];
+    const all = (of === tree ? tree : full()).values[value.id][0];
     return {
       name: shown(name),
       module: module ? shown(module) : "",
@@ -81,11 +95,28 @@ export function createFlameTab(process) {
   // Makes the tree anew where it is another one that is to be drawn.
   function grow(fresh) {
     const wanted = params.idle === "drawn";
-    if (!fresh && wanted === isWhole) return;
+    if (fresh) whole = null;
+    else if (wanted === isWhole) return;
     isWhole = wanted;
     const group = idleOf(root);
-    tree = flatten(root, isWhole ? undefined : group);
-    if (group && !isWhole) tree.functions[0].name += " without idle threads";
+    tree = group && !isWhole ? flatten(root, group) : full();
+    if (tree !== whole) tree.functions[0].name += " without idle threads";
+  }
+
+  // Whether some of a value is not drawn, as it is of threads that idle.
+  function leavesOut(value) {
+    return tree !== whole && value.read(idleOf(root)) > 0;
+  }
+
+  // Why nothing is drawn.
+  function nothing(value) {
+    if (leavesOut(value)) {
+      return "All of it is of threads that idle, which are left out. Tick Idle threads to see it.";
+    }
+    const said = value.unit === "ns"
+      ? `No time in this call tree is ${value.label.toLowerCase()}`
+      : "No timer tick has found this on a processor";
+    return `${said}. Choose another value.`;
   }
 
   // What a node is, in a row that is also read aloud while one moves by keys.
@@ -135,11 +166,14 @@ export function createFlameTab(process) {
     const total = tree.values[value.id][0];
     none.hidden = total > 0;
     details.element.hidden = total === 0;
-    setText(none, `${value.unit === "ns" ? `No time in this call tree is ${value.label.toLowerCase()}` : "No timer tick has found this on a processor"}. Choose another value.`);
+    setText(none, nothing(value));
     panel.draw(tree, value);
-    const number = params.fn ? tree.numbers.get(`${params.fn}\n${params.in ?? ""}`) : undefined;
-    sandwich.set(tree, value, number, params.fn ? shown(params.fn) : "");
     const middle = params.fn ? `${params.fn}\n${params.in ?? ""}` : "";
+    if (middle === "") sandwich.hide();
+    else {
+      const number = full().numbers.get(middle);
+      sandwich.set(full(), value, number, shown(params.fn), leavesOut(value));
+    }
     if (middle !== "" && middle !== shownMiddle) sandwich.element.scrollIntoView({ block: "nearest" });
     shownMiddle = middle;
   }

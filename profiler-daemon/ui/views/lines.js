@@ -27,6 +27,10 @@ function placeOf(row) {
   return { text: "unknown" };
 }
 
+// Addresses are in order as numbers, as the daemon has them: 0x9000 is before 0x10000. Those of the
+// kernel have more digits than other numbers here.
+const addressOf = ({ address }) => (address === null ? null : BigInt(address));
+
 // What stands above the table of either way, and stays when the other one is chosen.
 function createTools(process) {
   const radios = WAYS.map(([id, label, title]) => {
@@ -86,7 +90,13 @@ export function createLinesTab(process) {
     report: "instructions",
     nouns: ["instruction", "instructions"],
     columns: [
-      textColumn({ id: "address", label: "Address", header: true, class: "name code" }, placeOf),
+      textColumn({
+        id: "address",
+        label: "Address",
+        header: true,
+        class: "name code",
+        value: addressOf,
+      }, placeOf),
       textColumn({ id: "function", label: "Function", class: "name code" }, (row) => ({ text: `${shown(row.function)}${row.offset === null || row.offset === undefined ? "" : `+${row.offset}`}`, title: shown(row.module) })),
       textColumn({ id: "file", label: "Line", class: "code" }, (row) => ({ text: lineText(row), title: row.file ? shown(source(row)) : undefined })),
       ...valueColumns(["exclusive"]),

@@ -9,6 +9,8 @@ import { showCalls } from "./measured.js";
 const PATH = "/api/v1/instrumentations";
 const LENGTH = "60s";
 const INTERVAL_MS = 1_000;
+// Of more processes, names and groups the first are named.
+const FEW = 8;
 const ENDED = {
   asked: "stopped",
   time: "its time was over",
@@ -66,6 +68,31 @@ function reasons(one) {
   return told.length > 0 ? el("ul", { class: "why" }, ...told) : null;
 }
 
+// Of whom an instrumentation is, in words.
+function whomOf({ all, pids, comms, cgroups, children }) {
+  if (all) return "of every process";
+  const few = (names) => {
+    return [...names.slice(0, FEW).map(shown), ...(names.length > FEW ? ["…"] : [])].join(", ");
+  };
+  const parts = [
+    [pids, pids.length === 1 ? "process" : "processes"],
+    [comms, "all named"],
+    [cgroups, "all in"],
+  ].filter(([names]) => names.length > 0).map(([names, what]) => `${what} ${few(names)}`);
+  return `of ${parts.join(" and ")}${children ? ", children included" : ""}`;
+}
+
+// Whether it is of this process too. Of who started it only the parent is known.
+function concerns({ all, pids, comms, cgroups, children }, { pid, ppid, comm, cgroup }) {
+  if (all || pids.includes(pid) || comms.includes(comm)) return true;
+  if (children && pids.includes(ppid)) return true;
+  return cgroups.some((group) => `${cgroup}/`.startsWith(`${group.replace(/\/+$/, "")}/`));
+}
+
+// What a press of a button does. The second one of a double click means the first, and not what
+// stands in its place by then.
+const once = (act) => (event) => { if (event.detail < 2) act(); };
+
 // A pattern that means this very function. `null`: it has no code in a file.
 function patternOf({ kind, module, address, inlined }) {
   return kind === "user" && address !== null && !inlined && module.startsWith("/") ? `${module}:+${address}` : null;
@@ -77,12 +104,19 @@ export function createMeasuring(process) {
   const list = el("div", {});
   const said = el("div", { role: "status" });
   const element = el("section", { class: "measuring", "aria-label": "Functions measured exactly", hidden: true }, el("h2", {}, "Measured exactly"), said, list);
-  const controller = new AbortController();
+  const { signal } = new AbortController();
   // By number: what it is drawn from, and its element.
   const drawn = new Map();
   let timer = 0;
-  let timerOf = null;
+  // Whether it is asked again and again how all stand.
+  let isFollowed = false;
   const hidden = new Set();
+  // As the daemon last told of them, and the process that they are shown with.
+  let all = [];
+  let whose = null;
+  // For which a request is under way: numbers of those that are ended, patterns of those begun.
+  const ending = new Set();
+  const beginning = new Set();
 
   function say(...children) {
     setChildren(said, children);
@@ -100,25 +134,44 @@ export function createMeasuring(process) {
   }
 
   async function end(id, isRunning) {
+    ending.add(id);
+    draw();
     try {
-      await send("DELETE", `${PATH}/${id}`, undefined, controller.signal);
+      // Of one that has ended it would remove what was measured.
+      const isOver = isRunning && (await stateOf(id)) === "ended";
+      if (!isOver) await send("DELETE", `${PATH}/${id}`, undefined, signal);
       if (!isRunning) hidden.add(id);
       announce(isRunning ? "Stopped." : "Removed.");
     } catch (error) {
       complain(error);
+    } finally {
+      ending.delete(id);
+      draw();
     }
     await look();
+  }
+
+  // Asked once, as a part of ending it.
+  async function stateOf(id) {
+    return (await send("GET", `${PATH}/${id}`, undefined, signal)).state;
   }
 
   function panel(one) {
     const isRunning = one.state !== "ended";
     const names = chosen(one).map(({ called }) => shown(called)).join(", ") || shown(one.name);
-    const stop = el("button", { type: "button", "aria-label": `${isRunning ? "Stop measuring" : "Remove what was measured of"} ${names}`, on: { click: () => end(one.id, isRunning) } }, isRunning ? "Stop" : "Remove");
+    const [does, what] = isRunning
+      ? ["Stop", `Stop measuring ${names}`]
+      : ["Remove", `Remove what was measured of ${names}`];
+    const click = once(() => end(one.id, isRunning));
+    const stop = el("button", { type: "button", "aria-label": what, on: { click } }, does);
+    const heading = el("h3", {}, el("span", { class: "code" }, names), ` ${whomOf(one.of)}`);
+    const head = el("div", { class: "titled" }, heading, stop);
     const state = el("p", { class: "dim" });
     const body = el("div", {});
     return {
-      element: el("article", { class: "panel" }, el("div", { class: "titled" }, el("h3", { class: "code" }, names), stop), state, body),
+      element: el("article", { class: "panel" }, head, state, body),
       set(now) {
+        stop.disabled = ending.has(now.id);
         setText(state, standing(now));
         const key = JSON.stringify([now.measured, now.functions, now.usdt, now.spans, now.trouble]);
         if (body.dataset.key === key) return;
@@ -128,9 +181,10 @@ export function createMeasuring(process) {
     };
   }
 
-  function draw(all) {
-    const shownOnes = all.filter(({ id }) => !hidden.has(id)).reverse();
-    const panels = shownOnes.map((one) => {
+  function draw() {
+    const isHere = ({ of }) => process === null || (whose !== null && concerns(of, whose));
+    const here = all.filter((one) => !hidden.has(one.id) && isHere(one)).reverse();
+    const panels = here.map((one) => {
       const key = `${one.id} ${one.state === "ended"} ${chosen(one).length}`;
       const known = drawn.get(one.id);
       const part = known?.key === key ? known : { key, ...panel(one) };
@@ -145,35 +199,44 @@ export function createMeasuring(process) {
   // Asks how all stand, and again while any runs.
   async function look() {
     clearTimeout(timer);
-    let runs = true;
+    isFollowed = true;
     try {
-      const { instrumentations } = await get(PATH, {}, controller.signal);
-      draw(instrumentations);
-      runs = instrumentations.some(({ state }) => state !== "ended");
+      all = (await get(PATH, {}, signal)).instrumentations;
+      draw();
+      isFollowed = all.some(({ state }) => state !== "ended");
     } catch (error) {
-      if (controller.signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
-      runs = error.passing;
+      isFollowed = error.passing;
     }
-    timerOf = runs;
-    if (runs) timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+    if (isFollowed) later();
   }
 
-  // Nobody looks: it is asked again once somebody does.
+  // Asks again once somebody looks. A view that was left ends with this: `show` begins anew.
   function later() {
-    timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!element.isConnected) isFollowed = false;
+      else if (document.hidden) later();
+      else look();
+    }, INTERVAL_MS);
   }
 
   async function begin(row, whom) {
+    const pattern = patternOf(row);
+    if (beginning.has(pattern)) return;
+    beginning.add(pattern);
     say(el("p", { class: "dim" }, `Asks for ${shown(row.function)} to be measured…`));
     try {
-      const began = await send("POST", PATH, { functions: [patternOf(row)], for: LENGTH, ...whom }, controller.signal);
+      const wanted = { functions: [pattern], for: LENGTH, ...whom };
+      const began = await send("POST", PATH, wanted, signal);
       const refused = began.functions.filter(({ state }) => state === "refused");
       say();
       announce(refused.length > 0 ? `${shown(row.function)} is not measured: ${shown(refused[0].why)}` : `${shown(row.function)} is measured for ${LENGTH}.`);
     } catch (error) {
       complain(error);
       return;
+    } finally {
+      beginning.delete(pattern);
     }
     await look();
     element.scrollIntoView({ block: "nearest" });
@@ -198,7 +261,8 @@ export function createMeasuring(process) {
     sorts: false,
     cell() {
       let row = null;
-      const button = el("button", { type: "button", class: "link", on: { click: () => ask(row) } }, "measure");
+      const click = once(() => ask(row));
+      const button = el("button", { type: "button", class: "link", on: { click } }, "measure");
       const td = el("td", { class: "act" }, button);
       return {
         td,
@@ -215,11 +279,14 @@ export function createMeasuring(process) {
     element,
     // A profile that was saved has nobody to be measured; what ended processes of an image called is over.
     column: isReplay() || process?.startsWith("image:") ? null : column,
-    // Looks once, and goes on while any runs.
+    // Takes the process that those shown are of.
+    know(report) {
+      whose = report;
+      draw();
+    },
+    // Looks, and goes on while any runs.
     show() {
-      if (isReplay() || timerOf !== null) return;
-      timerOf = true;
-      look();
+      if (!isReplay() && !isFollowed) look();
     },
   };
 }

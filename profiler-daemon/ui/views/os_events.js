@@ -35,19 +35,34 @@ const COLUMNS = [
   numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together, since they entered it" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
 ];
 
+// Whether calls were traced in a part of the running time only.
+function isPartly(answer) {
+  return answer.observed_percent < 100;
+}
+
 // Why there is no row, as far as that is known.
 function nothing(answer, wanted) {
   if (answer.syscalls.length > 0) return wanted ? "No system call matches." : "";
   if (traced() === "off") return "System calls are not traced: the setting system_calls is off (see Daemon).";
-  const some = traced() === "targets" ? " Only those of processes that the targets name are traced: the setting system_calls is targets (see Daemon)." : "";
+  const none = "No system call was seen in this time.";
+  if (traced() === "targets") {
+    const setting = "the setting system_calls is targets (see Daemon)";
+    return `${none} Only those of processes that the targets name are traced: ${setting}.`;
+  }
+  if (isPartly(answer)) {
+    // Waits are told of every call.
+    const part = percent(answer.observed_percent);
+    const missed = "Those that never waited may have been missed";
+    return `${none} ${missed}: calls were traced in ${part} of the running time.`;
+  }
   const { classes } = answer;
   const parts = [
     [onCpu(classes), "running"],
     [classes.runnable_ns, "ready to run"],
     [classes.blocked_ns, "blocked: page faults, being stopped, or a thread of the kernel that waits"],
   ].filter(([ns]) => ns > 0);
-  const outside = !some && parts.length > 0 ? ` The time passed outside of them: ${parts.map(([ns, words]) => `${time(ns)} ${words}`).join(", ")}.` : "";
-  return `No system call was seen in this time.${some}${outside}`;
+  const told = parts.map(([ns, words]) => `${time(ns)} ${words}`).join(", ");
+  return parts.length > 0 ? `${none} The time passed outside of them: ${told}.` : none;
 }
 
 export function createOsEventsTab() {
@@ -64,6 +79,7 @@ export function createOsEventsTab() {
   const filter = el("input", { type: "search", id: "filter", placeholder: "part of a call's name…", autocomplete: "off", spellcheck: "false" });
   filter.addEventListener("input", () => change({ q: filter.value.trim() }, { replace: true }));
   const total = el("p", { class: "dim rows", role: "status" });
+  const partly = el("p", { class: "dim partly", hidden: true });
   let params = {};
   let answer = null;
 
@@ -73,6 +89,10 @@ export function createOsEventsTab() {
     const order = ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc";
     const wanted = (params.q ?? "").toLowerCase();
     const rows = answer.syscalls.filter(({ name }) => name.includes(wanted)).map((row) => ({ ...row, part: share(row.total_ns, answer.elapsed_ns) }));
+    partly.hidden = !isPartly(answer) || answer.syscalls.length === 0;
+    const part = `the ${percent(answer.observed_percent)} of the running time`;
+    const seen = `Calls, average, longest and running are of ${part} in which calls were traced`;
+    setText(partly, `${seen}; blocked and runnable are of all of it.`);
     table.explain(nothing(answer, wanted));
     table.set(sortRows(rows, column, order), column.id, order);
     const all = answer.syscalls.length;
@@ -80,7 +100,9 @@ export function createOsEventsTab() {
   }
 
   return {
-    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total), table.element),
+    element: el("div", {},
+      el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total),
+      partly, table.element),
     report: "os-events",
     intervalMs: 2_000,
     query: spanOf,

@@ -188,7 +188,11 @@ export function createProcessesView() {
       usual.show(params);
       const { column, order } = sorting();
       const own = OF_PAGE.includes(column.id);
-      setChildren(links, [downloadLine(null, "processes", { sort: own ? "" : column.id, order: own ? "" : order, ...spanOf(params), q: params.q, limit: 0 })]);
+      // The daemon searches names alone, and the page more: files have all rows.
+      const what = params.q || params.keep ? "All processes" : undefined;
+      const sorted = own ? {} : { sort: column.id, order };
+      const query = { ...sorted, ...spanOf(params), limit: 0 };
+      setChildren(links, [downloadLine(null, "processes", query, "", what)]);
       draw();
       return JSON.stringify(spanOf(before)) !== JSON.stringify(spanOf(params));
     },

@@ -29,7 +29,8 @@ const CREATE = {
 // Reports that are about functions.
 const NAMED = ["functions", "calltree", "lines", "instructions"];
 
-// A tab is {element, report, intervalMs, query(params), show(params), load(answer)}: `query` says what is asked of the report.
+// A tab is {element, report, intervalMs, query(params), show(params), load(answer, of)}: `query`
+// says what is asked of the report, `of` are the totals of the process or the session.
 export function createScopeView(first) {
   const process = first.process;
   const title = el("h1", {}, process === null ? "Whole session" : `Process ${shown(process)}`);
@@ -112,7 +113,7 @@ export function createScopeView(first) {
       const path = reportPath(process, mine.report);
       const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal)]);
       set(report);
-      mine.load(answer);
+      mine.load(answer, report);
       // Of what stands below it, where that names functions; else of the totals.
       const named = NAMED.includes(mine.report);
       lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, sleepers: process === null || report.kernel_thread });

@@ -65,6 +65,12 @@ export function createFunctionsTab(process) {
       tab.show(now);
       measuring.show();
     },
+    load(answer, report) {
+      // What has exited calls nothing any more.
+      tab.element.classList.toggle("exited", report.state === "exited");
+      measuring.know(report);
+      tab.load(answer);
+    },
   };
 }
 

@@ -4,7 +4,7 @@
 import { MEASURED } from "../classes.js";
 import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
-import { aroundOf, change, link, spanTimes } from "../route.js";
+import { aroundOf, change, link, spanTimes, WHOLE } from "../route.js";
 import { classesIn, model } from "../timeline/model.js";
 import { createStrip } from "../timeline/strip.js";
 
@@ -14,11 +14,21 @@ const FIRST_ROWS = 40;
 const STRETCHES = 120;
 const MORE_ROWS = 300;
 
+// A timeline has no ticks: running time is user's unless a call was seen to be entered.
+const USER = "running outside system calls that were traced, faults included";
+
 const ORDERS = [
   ["samples", "who uses the processor most"],
   ["classes.runnable_ns", "who waits most for one"],
   ["classes.blocked_ns", "who is blocked most"],
 ];
+
+// Which part of the session is drawn. Where it is all, none is asked for, which has what is kept:
+// the session may have begun before that, and the daemon then refuses to show it from its begin.
+function spanned(params) {
+  const { window, ...named } = aroundOf(params);
+  return window === undefined || window === WHOLE ? named : { window };
+}
 
 export function createTimelineTab(process) {
   const alone = process !== null;
@@ -30,7 +40,11 @@ export function createTimelineTab(process) {
   const who = el("b", { class: "code" });
   const sentence = el("span", {});
   const details = el("section", { class: "details", "aria-label": "The place that is meant" }, el("p", { id: "timeline-details", "aria-live": "polite" }, who, " ", sentence));
-  const legend = el("ul", { class: "legend" }, ...MEASURED.filter(({ id }) => alone || id !== "blocked").map(({ id, label, about }) => el("li", { title: about }, el("i", { class: `swatch class-${id}` }), label)));
+  const drawn = MEASURED.filter(({ id }) => alone || id !== "blocked");
+  const legend = el("ul", { class: "legend" }, ...drawn.map(({ id, label, about }) => {
+    const swatch = el("i", { class: `swatch class-${id}` });
+    return el("li", { title: id === "user" ? USER : about }, swatch, label);
+  }));
   const scale = el("p", { class: "dim" });
   const none = el("p", { class: "panel", hidden: true }, "The daemon has kept no time in pieces yet. It does so every few seconds.");
   const hint = el("p", { class: "dim hint" }, "Drag over a span of time to see only that, in every view. By keys: arrows move, Shift with arrows chooses, Enter chooses one stretch, Esc shows all time again.");
@@ -100,7 +114,13 @@ export function createTimelineTab(process) {
     report: "timeline",
     intervalMs: INTERVAL_MS,
     // The strips show what is around the chosen span, too.
-    query: (now) => ({ ...aroundOf(now), sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
+    query: (now) => ({
+      ...spanned(now),
+      sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0],
+      order: "desc",
+      spans: STRETCHES,
+      limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS,
+    }),
     show(now) {
       params = now;
       draw();
