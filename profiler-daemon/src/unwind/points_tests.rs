@@ -260,6 +260,68 @@ fn indirect_jumps() {
     assert_eq!(exits_at(&table), [21]);
 }
 
+// Check that a jump is one through a table of distances only if it goes to the sum of a distance
+// and where that counts from, in each of the forms that compilers make; and that one elsewhere is
+// no such jump because something was looked up in a table of the same form before it.
+#[test]
+fn tables_of_distances_are_tied_to_the_jump() {
+    // cmp esi, 5; ja end; lea rdx, [rip]; what is given; end: ret.
+    let found = |rest: &[u8]| {
+        let mut code = vec![0x83, 0xfe, 0x05, 0x77, 7 + rest.len() as u8];
+        code.extend([0x48, 0x8d, 0x15, 0x00, 0x01, 0x00, 0x00]);
+        code.extend(rest);
+        code.push(0xc3);
+        points_of(&code).unwrap().exits.map(|exits| at(&exits))
+    };
+    // movsxd rax, [rdx+rsi*4]
+    let look_up = [0x48, 0x63, 0x04, 0xb2];
+    let (add, jump) = ([0x48, 0x01, 0xd0], [0xff, 0xe0]);
+    let to_cases: [(&str, &[&[u8]]); 5] = [
+        ("add rax, rdx; jmp rax", &[&add, &jump]),
+        ("add rdx, rax; jmp rdx", &[&[0x48, 0x01, 0xc2, 0xff, 0xe2]]),
+        ("add rax, rdx; notrack jmp rax", &[&add, &[0x3e], &jump]),
+        (
+            "lea rcx, [rax+rdx]; jmp rcx",
+            &[&[0x48, 0x8d, 0x0c, 0x10, 0xff, 0xe1]],
+        ),
+        (
+            "add rax, rdx; mov ecx, [rdi]; jmp rax",
+            &[&add, &[0x8b, 0x0f], &jump],
+        ),
+    ];
+    for (what, rest) in to_cases {
+        let rest = [&look_up[..], &rest.concat()].concat();
+        assert_eq!(found(&rest), Ok(vec![12 + rest.len() as u64]), "{what}");
+    }
+    let elsewhere: [(&str, &[u8]); 10] = [
+        ("jmp [rdi]", &[0xff, 0x27]),
+        ("jmp [rdi+rax*8]", &[0xff, 0x24, 0xc7]),
+        ("jmp rcx", &[0xff, 0xe1]),
+        ("jmp rax", &jump),
+        ("mov rax, [rdi]; jmp rax", &[0x48, 0x8b, 0x07, 0xff, 0xe0]),
+        ("add rax, 8; jmp rax", &[0x48, 0x83, 0xc0, 0x08, 0xff, 0xe0]),
+        ("add rdx, rcx; jmp rdx", &[0x48, 0x01, 0xca, 0xff, 0xe2]),
+        (
+            "xor eax, eax; add rax, rdx; jmp rax",
+            &[0x31, 0xc0, 0x48, 0x01, 0xd0, 0xff, 0xe0],
+        ),
+        (
+            "add rax, rdx; mov al, 1; jmp rax",
+            &[0x48, 0x01, 0xd0, 0xb0, 0x01, 0xff, 0xe0],
+        ),
+        (
+            "add rax, rdx; call; jmp rax",
+            &[0x48, 0x01, 0xd0, 0xe8, 0, 0, 0, 0, 0xff, 0xe0],
+        ),
+    ];
+    for (what, rest) in elsewhere {
+        let jump_bytes = if rest.ends_with(&[0x24, 0xc7]) { 3 } else { 2 };
+        let rest = [&look_up[..], rest].concat();
+        let jump_at = 12 + rest.len() as u64 - jump_bytes;
+        assert_eq!(found(&rest), Err(NoExits::Jump(jump_at)), "{what}");
+    }
+}
+
 // Check that a table of addresses is one of the function's own cases only if all of them are: one
 // of functions is looked up by the same instructions.
 #[test]
