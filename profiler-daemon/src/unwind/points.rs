@@ -112,6 +112,9 @@ pub enum NoExits {
         "its first instruction leaves it (a jump to another function, which can be measured, or a return)"
     )]
     AtEntry,
+    /// Its last instruction, or that of code of it that lies apart, goes on: no call ends there.
+    #[error("its exits cannot be found: it runs on into the next function")]
+    RunsOn,
     /// It jumps into another function's code with something on the stack.
     #[error("its exits cannot be found: at +{0:#x} it goes on in code of another name")]
     Elsewhere(u64),

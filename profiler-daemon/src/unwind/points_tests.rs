@@ -389,6 +389,54 @@ fn padding_behind_the_end_is_none_of_it() {
     assert_eq!(points_of(&[0x55, 0x00]), Err(NoProbe::NoCode(1)));
 }
 
+// Check that exits are not told of a function whose last instruction goes on, padded or not, nor
+// where that is so of code of it that lies apart; and that jumps, returns, traps and calls end it.
+#[test]
+fn functions_that_run_on_into_the_next() {
+    // cmp rcx, rdx; jb 0x2000; as glibc's functions that check a size begin.
+    let checked = [0x48, 0x39, 0xd1, 0x0f, 0x82, 0xf7, 0x0f, 0x00, 0x00];
+    let exits = |rest: &[u8]| {
+        let code = [&checked, rest].concat();
+        points_of(&code).unwrap().exits.map(|exits| at(&exits))
+    };
+    // Nothing; nop; nop of nine bytes; add eax, 1 and nop.
+    for rest in [
+        &[][..],
+        &[0x90],
+        &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+        &[0x83, 0xc0, 0x01, 0x90],
+    ] {
+        assert_eq!(exits(rest), Err(NoExits::RunsOn), "{rest:x?}");
+    }
+    assert_eq!(
+        exits(&[]).unwrap_err().to_string(),
+        "its exits cannot be found: it runs on into the next function"
+    );
+    // call; call and nop; call [rip] and int3; ud2; int3; hlt; jmp to the begin of the jb.
+    for end in [
+        &[0xe8, 0, 0, 0, 0][..],
+        &[0xe8, 0, 0, 0, 0, 0x66, 0x90],
+        &[0xff, 0x15, 0, 0, 0, 0, 0xcc],
+        &[0x0f, 0x0b],
+        &[0xcc],
+        &[0xf4],
+        &[0xeb, 0xf8],
+    ] {
+        assert_eq!(exits(end), Ok(vec![3]), "{end:x?}");
+    }
+    assert_eq!(exits(&[0xc3, 0x0f, 0x1f, 0x00]), Ok(vec![3, 9]));
+    // Code that lies apart.
+    let own = piece(TWO_RETURNS, AT);
+    for (part, expected) in [
+        (&[0x31, 0xc0][..], Err(NoExits::RunsOn)),
+        (&[0xe8, 0, 0, 0, 0, 0x90], Ok(vec![6, 8])),
+    ] {
+        let part = piece(part, ModuleAddress::new(0x2000));
+        let points = find(&own, Some(&[part]), &Around::default()).unwrap();
+        assert_eq!(points.exits.map(|exits| at(&exits)), expected);
+    }
+}
+
 #[test]
 fn a_function_with_too_many_exits_is_counted() {
     let mut code = Vec::new();

@@ -15,7 +15,7 @@ use iced_x86::{
 use profiler_common::measured::Condition;
 
 use super::super::code::CodeReader;
-use super::instruction::{branch_target, goes_on, place, point, refused};
+use super::instruction::{branch_target, goes_on, place, point, refused, runs_on};
 use super::{MAX_EXITS, NoExits, NoProbe, Piece, Point, Surroundings, decode};
 use crate::units::ModuleAddress;
 
@@ -118,12 +118,18 @@ impl Body<'_> {
         self.scan(instructions, |at| {
             balance.get(&at).copied().unwrap_or(Balance::Unknown)
         })?;
+        if runs_on(instructions) {
+            return Err(NoExits::RunsOn);
+        }
         for part in parts.ok_or(NoExits::Part)? {
             let instructions =
                 decode(&part.code, part.address).map_err(|_: NoProbe| NoExits::Part)?;
             self.borders.extend(instructions.iter().map(place));
             self.loops |= leads_to(&instructions, begins);
             self.scan(&instructions, |_| Balance::Unknown)?;
+            if runs_on(&instructions) {
+                return Err(NoExits::RunsOn);
+            }
         }
         while let Some((target, from)) = self.ahead.pop() {
             if self.borders.contains(&target) {
