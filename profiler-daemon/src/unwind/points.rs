@@ -285,6 +285,14 @@ pub fn at(code: &[u8], address: ModuleAddress, at: ModuleAddress) -> Result<Poin
     Err(NoProbe::Within(at.wrapping_sub(address)))
 }
 
+/// Where direct jumps and calls of this code lead, up to the first byte that is no instruction.
+pub fn targets(code: &[u8], address: ModuleAddress) -> impl Iterator<Item = ModuleAddress> {
+    let decoder = Decoder::with_ip(64, code, address.get(), DecoderOptions::NONE);
+    let instructions = decoder.into_iter().take_while(|one| !one.is_invalid());
+    let direct = instructions.filter(|one| one.op0_kind() == OpKind::NearBranch64);
+    direct.map(|one| branch_target(&one))
+}
+
 /// All instructions up to the padding at the end.
 fn decode(code: &[u8], address: ModuleAddress) -> Result<Vec<Instruction>, NoProbe> {
     if code.len() > MAX_FUNCTION_BYTES {
