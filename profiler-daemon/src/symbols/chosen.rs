@@ -1,11 +1,7 @@
 //! Functions of a file that are chosen by name, with the places at which their calls are measured.
 //! Hostile bytes: the work has a bound in time and in functions.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fs::File,
-    str::FromStr,
-};
+use std::{collections::BTreeMap, fs::File, str::FromStr};
 
 use profiler_common::measured::Condition;
 use thiserror::Error;
@@ -14,6 +10,7 @@ use super::{
     aliases::without_version,
     demangle::demangle,
     file_tables::{Binding, Deadline, FileTables, SymbolEntry, TooSlow},
+    parts::{Named, Parts, part_of, parts_of},
     usdt::MAX_PLACES,
 };
 use crate::units::{FileOffset, ModuleAddress};
@@ -24,9 +21,7 @@ use crate::unwind::points::{
 /// Most functions that may be chosen at a time.
 pub const MAX_FUNCTIONS: usize = 256;
 /// Names of one function that are kept.
-const MAX_NAMES: usize = 16;
-/// Parts of one function that lie elsewhere.
-const MAX_PARTS: usize = 16;
+pub(super) const MAX_NAMES: usize = 16;
 /// Processor time for one file, nanoseconds.
 pub const BUDGET_NS: u64 = 10_000_000_000;
 /// What compilers append to the name of a copy that they have specialized.
@@ -230,10 +225,8 @@ struct KnownAddress {
     is_go: bool,
     /// Readable names, with what they are ranked by: not more than [`MAX_NAMES`].
     names: Vec<(Binding, String)>,
-    /// Address and size of its code elsewhere: not more than [`MAX_PARTS`].
-    parts: Vec<(ModuleAddress, u64)>,
-    /// Some of that is said to be another function's too.
-    shares_part: bool,
+    /// Its code elsewhere.
+    apart: Parts,
 }
 
 impl KnownAddress {
@@ -270,6 +263,7 @@ pub fn choose_within(
     let mut starts: BTreeMap<ModuleAddress, u64> = BTreeMap::new();
     let mut meant: BTreeMap<ModuleAddress, KnownAddress> = BTreeMap::new();
     let mut count = 0;
+    let mut has_parts = false;
     let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
             return;
@@ -277,6 +271,7 @@ pub fn choose_within(
         let size_bytes = starts.entry(symbol.address).or_default();
         *size_bytes = symbol.size_bytes.max(*size_bytes);
         if part_of(&raw).is_some() {
+            has_parts = true;
             return;
         }
         let readable = demangle(without_version(&raw)).into_string();
@@ -299,34 +294,17 @@ pub fn choose_within(
     if meant.is_empty() {
         return Ok(Vec::new());
     }
-    // Their other names, and their other parts.
-    let of_name: HashMap<String, ModuleAddress> = meant
-        .iter()
-        .flat_map(|(address, known)| known.names.iter().map(|(_, name)| (name.clone(), *address)))
-        .collect();
-    // Whose a part is, by its address: it is decoded once, however many functions claim it.
-    let mut owners: HashMap<ModuleAddress, ModuleAddress> = HashMap::new();
+    // Their other names, and then their other parts, which may have any of these names.
+    let mut named = Named::default();
     let mut take = |symbol: &SymbolEntry| {
+        let Some(known) = meant.get_mut(&symbol.address) else {
+            return;
+        };
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
             return;
         };
-        if let Some(of) = part_of(&raw) {
-            let of = of_name.get(&*demangle(of));
-            let known = of.and_then(|address| Some((*address, meant.get_mut(address)?)));
-            let part = (symbol.address, symbol.size_bytes);
-            let Some((address, known)) = known else {
-                return;
-            };
-            if owners
-                .get(&symbol.address)
-                .is_some_and(|owner| *owner != address)
-            {
-                known.shares_part = true;
-            } else if known.parts.len() < MAX_PARTS && !known.parts.contains(&part) {
-                owners.insert(symbol.address, address);
-                known.parts.push(part);
-            }
-        } else if let Some(known) = meant.get_mut(&symbol.address) {
+        if part_of(&raw).is_none() {
+            named.add(&raw, symbol.address);
             known.size_bytes = known.size_bytes.max(symbol.size_bytes);
             known.chosen_at_start |= symbol.is_chosen_at_start;
             // Those of C in the same file have no package.
@@ -339,6 +317,14 @@ pub fn choose_within(
     };
     let looked = tables.each_symbol(file, deadline, &mut take);
     looked.map_err(|_| NoChoice::TooSlow)?;
+    if has_parts {
+        let parts = parts_of((file, &tables), named, &starts, deadline);
+        for (address, parts) in parts.map_err(|_| NoChoice::TooSlow)? {
+            if let Some(known) = meant.get_mut(&address) {
+                known.apart = parts;
+            }
+        }
+    }
     let starts = Starts::of(&starts);
     let code = CodeOf {
         file,
@@ -409,13 +395,6 @@ impl Starts {
     }
 }
 
-/// The function of whose name `.cold` was made.
-fn part_of(raw: &str) -> Option<&str> {
-    let at = raw.find(".cold")?;
-    let rest = &raw[at + ".cold".len()..];
-    (rest.is_empty() || rest.starts_with('.')).then(|| &raw[..at])
-}
-
 fn chosen_one(
     code: &CodeOf<'_>,
     address: ModuleAddress,
@@ -477,11 +456,12 @@ fn points_of(
         Err(why) => return Ok(Err(why)),
     };
     let mut parts = Vec::new();
-    for (start, size_bytes) in &known.parts {
+    for (start, size_bytes) in &known.apart.known {
         code.deadline.check()?;
         parts.push(piece(code, *start, *size_bytes).ok());
     }
     let parts: Option<Vec<Piece>> = parts.into_iter().collect();
+    let parts = parts.filter(|_| !known.apart.too_many);
     let found = points_in(code, &own, parts.as_deref(), known);
     // Code without a name is none any more once the time is over.
     code.deadline.check()?;
@@ -500,7 +480,7 @@ fn points_in(
     } else {
         points::find(own, parts, code)?
     };
-    let exits = if known.shares_part {
+    let exits = if known.apart.shared {
         found.exits.and(Err(NoExits::SharedPart))
     } else {
         found.exits

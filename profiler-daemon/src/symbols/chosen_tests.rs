@@ -1,9 +1,11 @@
 //! Patterns, and functions of real files.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 
 use super::*;
 use crate::{
+    symbols::elf_made::{self, GLOBAL_FUNCTION, LOCAL_FUNCTION, MadeSymbol},
     sys::memory_file::memory_file,
     unwind::made_files::{CODE_ADDRESS, MadeSection, program},
 };
@@ -211,49 +213,115 @@ fn decoding_ends_with_the_time_for_the_file() {
     assert!(took_ns < 10 * budget_ns, "{took_ns}");
 }
 
-// Check that code that lies apart is one function's, and that another one that claims it is counted
-// only.
+/// Exits of the functions that are meant, from the first byte of the code.
+fn exits_of(
+    code: &[u8],
+    symbols: &[MadeSymbol<'_>],
+    meant: &str,
+) -> Vec<Result<Vec<u64>, NoExits>> {
+    let symbols = symbols.iter().map(|(name, binding, address, size)| {
+        let address = CODE_ADDRESS + address;
+        (*name, *binding, address, *size)
+    });
+    let (table, strings) = elf_made::table(&symbols.collect::<Vec<_>>());
+    let sections = [
+        MadeSection::new(".symtab", table),
+        MadeSection::new(".strtab", strings),
+    ];
+    let file = memory_file(&program(code, &sections)).unwrap();
+    fuzzing::check(&file);
+    let chosen = choose(&file, &[&pattern(meant)]).unwrap().into_iter();
+    let exits = chosen.map(|one| {
+        one.points.unwrap().exits.map(|exits| {
+            let at = exits.iter().map(|exit| exit.offset.get() - 0x1000);
+            at.collect::<BTreeSet<_>>().into_iter().collect()
+        })
+    });
+    exits.collect()
+}
+
+/// Two functions of nine bytes that each jump to a part of three, at 20 and at 23: test edi, edi;
+/// jne to the part; ret. The parts: xor eax, eax; ret.
+const WITH_PARTS: [u8; 26] = [
+    0x85, 0xff, 0x0f, 0x85, 12, 0, 0, 0, 0xc3, // to 20
+    0x85, 0xff, 0x0f, 0x85, 6, 0, 0, 0, 0xc3, // to 23
+    0x90, 0x90, 0x31, 0xc0, 0xc3, 0x31, 0xc0, 0xc3,
+];
+
+// Check that of two functions of one name each has the code apart that it leads into, also where
+// one alone is meant; and that calls of both are counted only where their code does not tell.
+#[test]
+fn functions_of_one_name_have_their_own_parts() {
+    let symbols = [
+        ("get", LOCAL_FUNCTION, 0, 9),
+        ("get.cold", LOCAL_FUNCTION, 20, 3),
+        ("get", LOCAL_FUNCTION, 9, 9),
+        ("get.cold", LOCAL_FUNCTION, 23, 3),
+    ];
+    let own = [Ok(vec![8, 22]), Ok(vec![17, 25])];
+    assert_eq!(exits_of(&WITH_PARTS, &symbols, "*:get"), own);
+    for (address, own) in ["0x401000", "0x401009"].into_iter().zip(own) {
+        let meant = format!("*:+{address}");
+        assert_eq!(exits_of(&WITH_PARTS, &symbols, &meant), [own]);
+    }
+    // Both lead into the first.
+    let mut both = WITH_PARTS;
+    both[13] = 3;
+    let shared = [Err(NoExits::SharedPart), Err(NoExits::SharedPart)];
+    assert_eq!(exits_of(&both, &symbols, "*:get"), shared);
+    // By a call rather than a jump: nop; call; test edi, edi in place of the first test and jne.
+    let mut calls = WITH_PARTS;
+    calls[..8].copy_from_slice(&[0x90, 0xe8, 14, 0, 0, 0, 0x85, 0xff]);
+    let own = [Ok(vec![8, 22]), Ok(vec![17, 25])];
+    assert_eq!(exits_of(&calls, &symbols, "*:get"), own);
+}
+
+// Check that code apart has any of the names of its function, whichever of them was meant.
+#[test]
+fn parts_are_found_by_every_name() {
+    let symbols = [
+        ("impl.cold", LOCAL_FUNCTION, 20, 3),
+        ("impl", LOCAL_FUNCTION, 0, 9),
+        ("api", GLOBAL_FUNCTION, 0, 9),
+    ];
+    for meant in ["*:api", "*:impl", "*:+0x401000"] {
+        assert_eq!(exits_of(&WITH_PARTS, &symbols, meant), [Ok(vec![8, 22])]);
+    }
+}
+
+// Check that code apart that has the names of two functions is of the one that leads into it; and
+// that calls of both are counted only where neither does.
 #[test]
 fn a_part_is_of_one_function() {
-    let code = [
-        0x55, 0x5d, 0xc3, // one: push rbp; pop rbp; ret
-        0x55, 0x5d, 0xc3, // two
-        0x31, 0xc0, 0xc3, // xor eax, eax; ret
-    ];
-    let names = b"\0one\0two\0one.cold\0two.cold\0";
-    let at = |name: &[u8]| {
-        let mut places = names.windows(name.len() + 1);
-        u32::try_from(
-            places
-                .position(|part| part[..name.len()] == *name && part[name.len()] == 0)
-                .unwrap(),
-        )
-        .unwrap()
-    };
     let symbols = [
-        function_symbol(at(b"one"), 0, 3),
-        function_symbol(at(b"two"), 3, 3),
-        function_symbol(at(b"one.cold"), 6, 3),
-        function_symbol(at(b"two.cold"), 6, 3),
+        ("one", GLOBAL_FUNCTION, 0, 9),
+        ("two", GLOBAL_FUNCTION, 9, 9),
+        ("one.cold", LOCAL_FUNCTION, 23, 3),
+        ("two.cold", LOCAL_FUNCTION, 23, 3),
     ];
-    let sections = [
-        MadeSection::new(".symtab", symbols.concat()),
-        MadeSection::new(".strtab", names.to_vec()),
-    ];
-    let file = memory_file(&program(&code, &sections)).unwrap();
-    let all = pattern("*:*");
-    let exits = choose(&file, &[&all]).unwrap().into_iter().map(|one| {
-        let exits = one.points.unwrap().exits;
-        (one.name, exits.map(|exits| exits.len()))
-    });
-    let exits: Vec<_> = exits.collect();
-    assert_eq!(
-        exits,
-        [
-            ("one".to_owned(), Ok(2)),
-            ("two".to_owned(), Err(NoExits::SharedPart))
-        ]
-    );
+    let mut code = WITH_PARTS;
+    // ret in place of what the first begins with.
+    code[2..9].fill(0xc3);
+    let exits = exits_of(&code, &symbols, "*:*");
+    assert_eq!(exits[1], Ok(vec![17, 25]));
+    assert!(exits[0].as_ref().is_ok_and(|exits| !exits.contains(&25)));
+    code[11..18].fill(0xc3);
+    let shared = [Err(NoExits::SharedPart), Err(NoExits::SharedPart)];
+    assert_eq!(exits_of(&code, &symbols, "*:*"), shared);
+}
+
+// Check that calls of a function with more code apart than is looked at are counted only.
+#[test]
+fn too_many_parts_are_none() {
+    let mut symbols = vec![("get", LOCAL_FUNCTION, 0, 9)];
+    let mut code = WITH_PARTS.to_vec();
+    for part in 0..17 {
+        symbols.push(("get.cold", LOCAL_FUNCTION, 20 + part * 3, 3));
+        code.extend([0x31, 0xc0, 0xc3]);
+    }
+    assert_eq!(exits_of(&code, &symbols, "*:get"), [Err(NoExits::Part)]);
+    symbols.pop();
+    assert!(exits_of(&code, &symbols, "*:get")[0].is_ok());
 }
 
 #[test]

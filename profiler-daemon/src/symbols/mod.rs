@@ -16,6 +16,7 @@ mod jumps;
 pub mod kallsyms;
 pub mod lines;
 pub mod names;
+mod parts;
 mod perf_map;
 mod recent;
 pub mod request;

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::chosen::{self, FilePoint, NoChoice, NotAPattern, Pattern};
 use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace, UsdtRefused};
 use crate::units::FileOffset;
+use crate::unwind::points::NoProbe;
 
 /// Arguments that may be named: 0 to this, not included. A function has so many in registers.
 pub const MAX_ARGUMENTS: u8 = 6;
@@ -249,7 +250,12 @@ pub fn places(
                 SpanKey::Argument(number) => Argument::of_function(number.into()),
             };
             for chosen in chosen::choose_within(file, &[pattern], budget_ns)? {
-                match (chosen.points, key) {
+                let points = match chosen.points {
+                    // Turns of a loop start no spans, and end none.
+                    Ok(points) if points.loops => Err(NoProbe::Loop.into()),
+                    points => points,
+                };
+                match (points, key) {
                     (Ok(points), Some(key)) => places.push(SpanPlace {
                         point: points.entry,
                         semaphore: None,
@@ -313,6 +319,41 @@ pub fn argument_of(place: &UsdtPlace, number: u8) -> Result<Argument, UsdtRefuse
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::elf_made::{self, GLOBAL_FUNCTION};
+    use crate::sys::memory_file::memory_file;
+    use crate::unwind::made_files::{CODE_ADDRESS, MadeSection, program};
+
+    // Check that no span starts or ends at a function that jumps back to its first instruction,
+    // and that the reason is told, where one without a loop around it is probed.
+    #[test]
+    fn turns_of_a_loop_are_no_spans() {
+        // cmp byte [rdi], 0; lea rdi, [rdi+1]; jne to the begin; ret. push rbp; pop rbp; ret.
+        let code = [
+            0x80, 0x3f, 0x00, 0x48, 0x8d, 0x7f, 0x01, 0x75, 0xf7, 0xc3, 0x55, 0x5d, 0xc3,
+        ];
+        let (symbols, strings) = elf_made::table(&[
+            ("turns", GLOBAL_FUNCTION, CODE_ADDRESS, 10),
+            ("once", GLOBAL_FUNCTION, CODE_ADDRESS + 10, 3),
+        ]);
+        let sections = [
+            MadeSection::new(".symtab", symbols),
+            MadeSection::new(".strtab", strings),
+        ];
+        let file = memory_file(&program(&code, &sections)).expect("a file");
+        let endpoint: SpanEndpoint = "*:*".parse().expect("an endpoint");
+        for key in [SpanKey::Thread, SpanKey::Argument(0)] {
+            let (places, said) =
+                places(&file, &endpoint, key, chosen::BUDGET_NS).expect("functions");
+            let places = places.iter().map(|place| place.point.offset.get());
+            assert_eq!(places.collect::<Vec<_>>(), [0x100a]);
+            assert_eq!(
+                said,
+                [
+                    "turns: its code jumps back to its first instruction: calls cannot be told from turns of that loop"
+                ]
+            );
+        }
+    }
 
     // Check that a span is read with functions that have parameters, with USDT points, and with
     // each key, and that each thing that is wrong is refused with the form that is right.

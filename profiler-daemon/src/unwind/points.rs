@@ -112,6 +112,9 @@ pub enum NoExits {
         "its first instruction leaves it (a jump to another function, which can be measured, or a return)"
     )]
     AtEntry,
+    /// Its last instruction, or that of code of it that lies apart, goes on: no call ends there.
+    #[error("its exits cannot be found: it runs on into the next function")]
+    RunsOn,
     /// It jumps into another function's code with something on the stack.
     #[error("its exits cannot be found: at +{0:#x} it goes on in code of another name")]
     Elsewhere(u64),
@@ -280,6 +283,14 @@ pub fn at(code: &[u8], address: ModuleAddress, at: ModuleAddress) -> Result<Poin
         }
     }
     Err(NoProbe::Within(at.wrapping_sub(address)))
+}
+
+/// Where direct jumps and calls of this code lead, up to the first byte that is no instruction.
+pub fn targets(code: &[u8], address: ModuleAddress) -> impl Iterator<Item = ModuleAddress> {
+    let decoder = Decoder::with_ip(64, code, address.get(), DecoderOptions::NONE);
+    let instructions = decoder.into_iter().take_while(|one| !one.is_invalid());
+    let direct = instructions.filter(|one| one.op0_kind() == OpKind::NearBranch64);
+    direct.map(|one| branch_target(&one))
 }
 
 /// All instructions up to the padding at the end.

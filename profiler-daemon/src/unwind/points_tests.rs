@@ -260,6 +260,68 @@ fn indirect_jumps() {
     assert_eq!(exits_at(&table), [21]);
 }
 
+// Check that a jump is one through a table of distances only if it goes to the sum of a distance
+// and where that counts from, in each of the forms that compilers make; and that one elsewhere is
+// no such jump because something was looked up in a table of the same form before it.
+#[test]
+fn tables_of_distances_are_tied_to_the_jump() {
+    // cmp esi, 5; ja end; lea rdx, [rip]; what is given; end: ret.
+    let found = |rest: &[u8]| {
+        let mut code = vec![0x83, 0xfe, 0x05, 0x77, 7 + rest.len() as u8];
+        code.extend([0x48, 0x8d, 0x15, 0x00, 0x01, 0x00, 0x00]);
+        code.extend(rest);
+        code.push(0xc3);
+        points_of(&code).unwrap().exits.map(|exits| at(&exits))
+    };
+    // movsxd rax, [rdx+rsi*4]
+    let look_up = [0x48, 0x63, 0x04, 0xb2];
+    let (add, jump) = ([0x48, 0x01, 0xd0], [0xff, 0xe0]);
+    let to_cases: [(&str, &[&[u8]]); 5] = [
+        ("add rax, rdx; jmp rax", &[&add, &jump]),
+        ("add rdx, rax; jmp rdx", &[&[0x48, 0x01, 0xc2, 0xff, 0xe2]]),
+        ("add rax, rdx; notrack jmp rax", &[&add, &[0x3e], &jump]),
+        (
+            "lea rcx, [rax+rdx]; jmp rcx",
+            &[&[0x48, 0x8d, 0x0c, 0x10, 0xff, 0xe1]],
+        ),
+        (
+            "add rax, rdx; mov ecx, [rdi]; jmp rax",
+            &[&add, &[0x8b, 0x0f], &jump],
+        ),
+    ];
+    for (what, rest) in to_cases {
+        let rest = [&look_up[..], &rest.concat()].concat();
+        assert_eq!(found(&rest), Ok(vec![12 + rest.len() as u64]), "{what}");
+    }
+    let elsewhere: [(&str, &[u8]); 10] = [
+        ("jmp [rdi]", &[0xff, 0x27]),
+        ("jmp [rdi+rax*8]", &[0xff, 0x24, 0xc7]),
+        ("jmp rcx", &[0xff, 0xe1]),
+        ("jmp rax", &jump),
+        ("mov rax, [rdi]; jmp rax", &[0x48, 0x8b, 0x07, 0xff, 0xe0]),
+        ("add rax, 8; jmp rax", &[0x48, 0x83, 0xc0, 0x08, 0xff, 0xe0]),
+        ("add rdx, rcx; jmp rdx", &[0x48, 0x01, 0xca, 0xff, 0xe2]),
+        (
+            "xor eax, eax; add rax, rdx; jmp rax",
+            &[0x31, 0xc0, 0x48, 0x01, 0xd0, 0xff, 0xe0],
+        ),
+        (
+            "add rax, rdx; mov al, 1; jmp rax",
+            &[0x48, 0x01, 0xd0, 0xb0, 0x01, 0xff, 0xe0],
+        ),
+        (
+            "add rax, rdx; call; jmp rax",
+            &[0x48, 0x01, 0xd0, 0xe8, 0, 0, 0, 0, 0xff, 0xe0],
+        ),
+    ];
+    for (what, rest) in elsewhere {
+        let jump_bytes = if rest.ends_with(&[0x24, 0xc7]) { 3 } else { 2 };
+        let rest = [&look_up[..], rest].concat();
+        let jump_at = 12 + rest.len() as u64 - jump_bytes;
+        assert_eq!(found(&rest), Err(NoExits::Jump(jump_at)), "{what}");
+    }
+}
+
 // Check that a table of addresses is one of the function's own cases only if all of them are: one
 // of functions is looked up by the same instructions.
 #[test]
@@ -325,6 +387,54 @@ fn padding_behind_the_end_is_none_of_it() {
     assert_eq!(exits_at(&[0x55, 0x5d, 0xc3, 0xcc, 0xcc, 0x90]), [2]);
     // Without an end before them zeroes are code.
     assert_eq!(points_of(&[0x55, 0x00]), Err(NoProbe::NoCode(1)));
+}
+
+// Check that exits are not told of a function whose last instruction goes on, padded or not, nor
+// where that is so of code of it that lies apart; and that jumps, returns, traps and calls end it.
+#[test]
+fn functions_that_run_on_into_the_next() {
+    // cmp rcx, rdx; jb 0x2000; as glibc's functions that check a size begin.
+    let checked = [0x48, 0x39, 0xd1, 0x0f, 0x82, 0xf7, 0x0f, 0x00, 0x00];
+    let exits = |rest: &[u8]| {
+        let code = [&checked, rest].concat();
+        points_of(&code).unwrap().exits.map(|exits| at(&exits))
+    };
+    // Nothing; nop; nop of nine bytes; add eax, 1 and nop.
+    for rest in [
+        &[][..],
+        &[0x90],
+        &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+        &[0x83, 0xc0, 0x01, 0x90],
+    ] {
+        assert_eq!(exits(rest), Err(NoExits::RunsOn), "{rest:x?}");
+    }
+    assert_eq!(
+        exits(&[]).unwrap_err().to_string(),
+        "its exits cannot be found: it runs on into the next function"
+    );
+    // call; call and nop; call [rip] and int3; ud2; int3; hlt; jmp to the begin of the jb.
+    for end in [
+        &[0xe8, 0, 0, 0, 0][..],
+        &[0xe8, 0, 0, 0, 0, 0x66, 0x90],
+        &[0xff, 0x15, 0, 0, 0, 0, 0xcc],
+        &[0x0f, 0x0b],
+        &[0xcc],
+        &[0xf4],
+        &[0xeb, 0xf8],
+    ] {
+        assert_eq!(exits(end), Ok(vec![3]), "{end:x?}");
+    }
+    assert_eq!(exits(&[0xc3, 0x0f, 0x1f, 0x00]), Ok(vec![3, 9]));
+    // Code that lies apart.
+    let own = piece(TWO_RETURNS, AT);
+    for (part, expected) in [
+        (&[0x31, 0xc0][..], Err(NoExits::RunsOn)),
+        (&[0xe8, 0, 0, 0, 0, 0x90], Ok(vec![6, 8])),
+    ] {
+        let part = piece(part, ModuleAddress::new(0x2000));
+        let points = find(&own, Some(&[part]), &Around::default()).unwrap();
+        assert_eq!(points.exits.map(|exits| at(&exits)), expected);
+    }
 }
 
 #[test]

@@ -8,11 +8,14 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 use profiler_common::measured::Condition;
 
 use super::super::code::CodeReader;
-use super::instruction::{branch_target, place, point, refused};
+use super::instruction::{branch_target, goes_on, place, point, refused, runs_on};
 use super::{MAX_EXITS, NoExits, NoProbe, Piece, Point, Surroundings, decode};
 use crate::units::ModuleAddress;
 
@@ -115,12 +118,18 @@ impl Body<'_> {
         self.scan(instructions, |at| {
             balance.get(&at).copied().unwrap_or(Balance::Unknown)
         })?;
+        if runs_on(instructions) {
+            return Err(NoExits::RunsOn);
+        }
         for part in parts.ok_or(NoExits::Part)? {
             let instructions =
                 decode(&part.code, part.address).map_err(|_: NoProbe| NoExits::Part)?;
             self.borders.extend(instructions.iter().map(place));
             self.loops |= leads_to(&instructions, begins);
             self.scan(&instructions, |_| Balance::Unknown)?;
+            if runs_on(&instructions) {
+                return Err(NoExits::RunsOn);
+            }
         }
         while let Some((target, from)) = self.ahead.pop() {
             if self.borders.contains(&target) {
@@ -262,9 +271,9 @@ impl Body<'_> {
         Ok(true)
     }
 
-    /// Compilers check the bound of an index, take a distance from a table and add it, or jump
-    /// through a table of addresses: of these each must be in the function, since tables of
-    /// functions are looked up in the same way.
+    /// Compilers check the bound of an index, take a distance from a table and jump to where it
+    /// leads from there, or jump through a table of addresses: of these each must be in the
+    /// function, since tables of functions are looked up in the same way.
     fn is_through_table(&self, jump: &Instruction, before: &[Instruction]) -> bool {
         let is_bounded = before.iter().any(|instruction| {
             matches!(
@@ -272,14 +281,7 @@ impl Body<'_> {
                 Mnemonic::Ja | Mnemonic::Jae | Mnemonic::Jbe | Mnemonic::Jb
             )
         });
-        let is_scaled = |instruction: &Instruction, scale: u32| {
-            instruction.memory_index() != Register::None
-                && instruction.memory_index_scale() == scale
-        };
-        let mut looked_up = before.iter().rev();
-        let distance =
-            looked_up.find(|one| one.mnemonic() == Mnemonic::Movsxd && is_scaled(one, 4));
-        if is_bounded && distance.is_some() {
+        if is_bounded && is_through_distance(jump, before) {
             return true;
         }
         let mut looked_up = std::iter::once(jump).chain(before.iter().rev());
@@ -337,6 +339,62 @@ impl Body<'_> {
             })
         })
     }
+}
+
+/// Is memory read at so many bytes for each of an index?
+fn is_scaled(instruction: &Instruction, scale: u32) -> bool {
+    instruction.memory_index() != Register::None && instruction.memory_index_scale() == scale
+}
+
+/// Does a jump lead to the sum of a distance from a table and where that counts from? What is
+/// looked up in a table and goes elsewhere, as an argument say, makes no jump one to a case.
+fn is_through_distance(jump: &Instruction, before: &[Instruction]) -> bool {
+    if jump.op0_kind() != OpKind::Register {
+        return false;
+    }
+    let mut uses = InstructionInfoFactory::new();
+    let Some((at, sum)) = last_writer(&mut uses, before, jump.op0_register()) else {
+        return false;
+    };
+    let summands = match sum.mnemonic() {
+        Mnemonic::Add if sum.op1_kind() == OpKind::Register => {
+            [sum.op0_register(), sum.op1_register()]
+        }
+        Mnemonic::Lea if is_scaled(sum, 1) && sum.memory_displacement64() == 0 => {
+            [sum.memory_base(), sum.memory_index()]
+        }
+        _ => return false,
+    };
+    summands.into_iter().any(|summand| {
+        let writer = last_writer(&mut uses, &before[..at], summand);
+        writer.is_some_and(|(_, one)| one.mnemonic() == Mnemonic::Movsxd && is_scaled(one, 4))
+    })
+}
+
+/// The last of these instructions that writes to a register, or to a part of it, and its place
+/// among them. What is called may write to any, and what lies behind an end is not reached from
+/// before it.
+fn last_writer<'a>(
+    uses: &mut InstructionInfoFactory,
+    before: &'a [Instruction],
+    register: Register,
+) -> Option<(usize, &'a Instruction)> {
+    let register = register.full_register();
+    let mut writes = |one: &Instruction| {
+        let mut used = uses.info(one).used_registers().iter();
+        used.any(|used| {
+            used.register().full_register() == register
+                && matches!(
+                    used.access(),
+                    OpAccess::Write
+                        | OpAccess::CondWrite
+                        | OpAccess::ReadWrite
+                        | OpAccess::ReadCondWrite
+                )
+        })
+    };
+    let mut back = before.iter().enumerate().rev();
+    back.find(|(_, one)| !goes_on(one) || writes(one))
 }
 
 /// How the stack is at each instruction that was understood.

@@ -6,7 +6,8 @@ use profiler_common::measured::Condition;
 use super::Point;
 use crate::units::ModuleAddress;
 
-/// Is what follows executed after it?
+/// Is what follows executed after it? Not after calls, which may never return, nor after what traps
+/// outside the kernel.
 pub(super) fn goes_on(instruction: &Instruction) -> bool {
     !matches!(
         instruction.flow_control(),
@@ -17,7 +18,15 @@ pub(super) fn goes_on(instruction: &Instruction) -> bool {
             | FlowControl::Call
             | FlowControl::IndirectCall
             | FlowControl::Interrupt
-    )
+    ) && instruction.mnemonic() != Mnemonic::Hlt
+}
+
+/// Does code with these instructions go on in what lies behind it? What is called last is taken
+/// never to return. Nops behind the last instruction are padding.
+pub(super) fn runs_on(instructions: &[Instruction]) -> bool {
+    let mut back = instructions.iter().rev();
+    let last = back.find(|one| one.mnemonic() != Mnemonic::Nop);
+    last.is_none_or(goes_on)
 }
 
 /// Where an instruction is.
