@@ -10,6 +10,9 @@ use super::{
 };
 use crate::units::ModuleAddress;
 
+/// Names of one function that are kept.
+pub(super) const MAX_NAMES: usize = 16;
+
 /// A symbol, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamedSymbol {

@@ -7,7 +7,7 @@ use profiler_common::measured::Condition;
 use thiserror::Error;
 
 use super::{
-    aliases::without_version,
+    aliases::{MAX_NAMES, without_version},
     demangle::demangle,
     file_tables::{Binding, Deadline, FileTables, SymbolEntry, TooSlow},
     parts::{Named, Parts, part_of, parts_of},
@@ -18,10 +18,8 @@ use crate::unwind::points::{
     self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Piece, Point, Surroundings,
 };
 
-/// Most functions that may be chosen at a time.
-pub const MAX_FUNCTIONS: usize = 256;
-/// Names of one function that are kept.
-pub(super) const MAX_NAMES: usize = 16;
+pub use super::parts::MAX_FUNCTIONS;
+
 /// Processor time for one file, nanoseconds.
 pub const BUDGET_NS: u64 = 10_000_000_000;
 /// What compilers append to the name of a copy that they have specialized.

@@ -9,13 +9,14 @@ use std::{
 };
 
 use super::{
-    aliases::without_version,
-    chosen::{MAX_FUNCTIONS, MAX_NAMES},
+    aliases::{MAX_NAMES, without_version},
     file_tables::{Deadline, FileTables, SymbolEntry, TooSlow},
 };
 use crate::units::ModuleAddress;
 use crate::unwind::points::{MAX_FUNCTION_BYTES, targets};
 
+/// Most functions that may be chosen at a time.
+pub const MAX_FUNCTIONS: usize = 256;
 /// Parts of one function that are looked at.
 const MAX_PARTS: usize = 16;
 /// The same of all functions that are meant.
