@@ -2,7 +2,7 @@
 //! what is to be attached. It reads files of others, which takes a while: not for a thread that
 //! serves.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::symbols::chosen::{Chosen, FilePoint, MAX_FUNCTIONS, NoChoice, Pattern
 use crate::sys::clock::thread_ns;
 use crate::sys::code_file::CodeFileIdentity;
 use crate::sys::proc_fs;
+use crate::units::ModuleAddress;
 use crate::unwind::points::NoProbe;
 
 /// Mappings of one process that are looked at.
@@ -183,14 +184,22 @@ impl LookTime {
     }
 }
 
+/// A file that was looked through, under one path or several.
+#[derive(Default)]
+struct SeenFile {
+    /// For these patterns, by their place.
+    patterns: HashSet<usize>,
+    /// The functions that were chosen of it.
+    chosen: HashSet<ModuleAddress>,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Chooser {
     patterns: Vec<Pattern>,
     exits: Exits,
     time: LookTime,
-    /// Files that were looked through: device and inode.
-    seen: HashSet<CodeFileIdentity>,
+    seen: HashMap<CodeFileIdentity, SeenFile>,
     /// Patterns of which a function was found, by their place.
     found: HashSet<usize>,
     /// Patterns of which a file was looked through.
@@ -260,8 +269,9 @@ impl Chooser {
         self.failures.take_fatal(nothing_chosen, is_found)
     }
 
-    /// Adds the functions that are meant of a file, if that was not looked through yet. A file of
-    /// which none can be chosen is a refused row, and so is one with more than may be.
+    /// Adds the functions that are meant of a file by patterns for which it was not looked through
+    /// yet. A file of which none can be chosen is a refused row, and so is one with more than may
+    /// be.
     ///
     /// # Errors
     /// [`PutOff`]; nothing is then added.
@@ -280,12 +290,15 @@ impl Chooser {
                 return Ok(());
             }
         };
-        if self.seen.contains(&identity) {
+        let seen = self.seen.get(&identity);
+        let is_new = |place: &usize| seen.is_none_or(|seen| !seen.patterns.contains(place));
+        let wanted: Vec<usize> = wanted.into_iter().filter(is_new).collect();
+        if wanted.is_empty() {
             return Ok(());
         }
         let is_whole = self.time.is_whole();
         let mut chosen = Vec::with_capacity(wanted.len());
-        for place in wanted {
+        for place in wanted.iter().copied() {
             let pattern = &self.patterns[place];
             let within = |left_ns| choose_within(&module.file, &[pattern], left_ns);
             let found = self.time.spend(within);
@@ -294,9 +307,11 @@ impl Chooser {
             }
             chosen.push((place, found));
         }
-        self.seen.insert(identity);
+        let seen = self.seen.entry(identity).or_default();
+        seen.patterns.extend(wanted);
+        let mut taken = std::mem::take(&mut seen.chosen);
+        let is_counted = !taken.is_empty();
         let mut of_file = MoreFunctions::default();
-        let mut taken = HashSet::new();
         let mut places = Vec::new();
         for (place, found) in chosen {
             let found = match found {
@@ -319,9 +334,10 @@ impl Chooser {
                 }
             }
         }
+        self.seen.entry(identity).or_default().chosen = taken;
         more.refused.append(&mut of_file.refused);
         let count = self.chosen + of_file.functions.len();
-        let files = self.files + usize::from(!of_file.functions.is_empty());
+        let files = self.files + usize::from(!is_counted && !of_file.functions.is_empty());
         let too_much = || {
             (count > MAX_FUNCTIONS)
                 .then_some(NotChosen::TooMany(count))

@@ -150,3 +150,17 @@ fn what_this_program_has_mapped() {
     let again = mapped(pid, |path| chooser.is_meant(path));
     assert!(of(&mut chooser, &again[0]).functions.is_empty());
 }
+
+// Check that each path of one file is found by the pattern that names it, and each function once.
+#[test]
+fn a_file_of_several_paths_is_measured_once() {
+    let own = |path: &str| format!("{path}:*a_file_of_several_paths*");
+    let mut chooser = chooser(&[&own("/one/app"), &own("/other/app")], u64::MAX);
+    let first = of(&mut chooser, &own_program("/one/app"));
+    assert!(!first.functions.is_empty());
+    assert_eq!(chooser.missing().len(), 1);
+    let files = chooser.files;
+    let more = of(&mut chooser, &own_program("/other/app"));
+    assert!(more.functions.is_empty() && chooser.missing().is_empty());
+    assert_eq!(chooser.files, files);
+}
