@@ -79,6 +79,8 @@ export async function runAll() {
       console.log(`FAILED  ${sentence}\n${error.stack}\n${faults.join("\n")}`);
       await page.screenshot({ path: path.join(env.PAGE_SCREENSHOTS, `failed-${failed}.png`) }).catch(() => {});
     }
+    // A question may be on its way still, whose answer nobody waits for.
+    await page.unrouteAll({ behavior: "ignoreErrors" });
     await context.close();
   }
   await browser.close();
