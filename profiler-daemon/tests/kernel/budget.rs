@@ -186,7 +186,9 @@ fn ticks_of_deep_stacks_keep_within_the_budget() {
     let deep = deep.finish();
     reads::ended(daemon, &deep);
     let share = (walked_after - walked_before) / (after.1 - before.1);
-    assert!(share <= 0.004 * 1.2, "{share} of the time at work");
+    // Beside the part of those of ticks there is the tenth of the budget that others have in any
+    // case.
+    assert!(share <= 0.005 * 1.2, "{share} of the time at work");
 
     let selector = &deep.selector;
     let answer = daemon.get(&format!("/processes/{selector}/functions?limit=0"));
