@@ -533,14 +533,17 @@ impl Measuring {
     /// The running instrumentation that has probes at this entry: two at one place would end each
     /// other's calls.
     fn measured_by(&self, entry: Option<EntryPlace>) -> Option<u32> {
-        let entry = Some(entry?);
+        let (file, offset) = entry?;
         let runs = |of: u32| self.instrumentations.get(&of).is_some_and(|one| one.runs());
         let measured = self.functions.values();
         let measured = measured.filter(|function| function.gave_up.is_none());
         let measured = measured.map(|function| (function.entry, function.of));
         let tried = self.trials.values().map(|tried| (tried.entry, tried.of));
         let mut all = measured.chain(tried);
-        all.find(|(other, of)| *other == entry && runs(*of))
+        let is_there = |other: Option<EntryPlace>| {
+            other.is_some_and(|(other, at)| at == offset && other.is_same(&file))
+        };
+        all.find(|(other, of)| is_there(*other) && runs(*of))
             .map(|(_, of)| of)
     }
 

@@ -2,7 +2,7 @@
 //! what is to be attached. It reads files of others, which takes a while: not for a thread that
 //! serves.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -185,8 +185,8 @@ impl LookTime {
 }
 
 /// A file that was looked through, under one path or several.
-#[derive(Default)]
 struct SeenFile {
+    file: CodeFileIdentity,
     /// For these patterns, by their place.
     patterns: HashSet<usize>,
     /// The functions that were chosen of it.
@@ -199,7 +199,7 @@ pub struct Chooser {
     patterns: Vec<Pattern>,
     exits: Exits,
     time: LookTime,
-    seen: HashMap<CodeFileIdentity, SeenFile>,
+    seen: Vec<SeenFile>,
     /// Patterns of which a function was found, by their place.
     found: HashSet<usize>,
     /// Patterns of which a file was looked through.
@@ -290,8 +290,11 @@ impl Chooser {
                 return Ok(());
             }
         };
-        let seen = self.seen.get(&identity);
-        let is_new = |place: &usize| seen.is_none_or(|seen| !seen.patterns.contains(place));
+        let seen = self
+            .seen
+            .iter()
+            .position(|seen| seen.file.is_same(&identity));
+        let is_new = |place: &usize| seen.is_none_or(|at| !self.seen[at].patterns.contains(place));
         let wanted: Vec<usize> = wanted.into_iter().filter(is_new).collect();
         if wanted.is_empty() {
             return Ok(());
@@ -307,9 +310,16 @@ impl Chooser {
             }
             chosen.push((place, found));
         }
-        let seen = self.seen.entry(identity).or_default();
-        seen.patterns.extend(wanted);
-        let mut taken = std::mem::take(&mut seen.chosen);
+        let seen = seen.unwrap_or(self.seen.len());
+        if seen == self.seen.len() {
+            self.seen.push(SeenFile {
+                file: identity,
+                patterns: HashSet::new(),
+                chosen: HashSet::new(),
+            });
+        }
+        self.seen[seen].patterns.extend(wanted);
+        let mut taken = std::mem::take(&mut self.seen[seen].chosen);
         let is_counted = !taken.is_empty();
         let mut of_file = MoreFunctions::default();
         let mut places = Vec::new();
@@ -334,7 +344,7 @@ impl Chooser {
                 }
             }
         }
-        self.seen.entry(identity).or_default().chosen = taken;
+        self.seen[seen].chosen = taken;
         more.refused.append(&mut of_file.refused);
         let count = self.chosen + of_file.functions.len();
         let files = self.files + usize::from(!is_counted && !of_file.functions.is_empty());
@@ -447,7 +457,7 @@ pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<CodeFile> {
         let own = CodeFileIdentity::of(&file).ok()?;
         Some(CodeFile {
             path,
-            is_program: program == Some(own),
+            is_program: program.is_some_and(|program| program.is_same(&own)),
             is_named: false,
             file: Arc::new(file),
         })

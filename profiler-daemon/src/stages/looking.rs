@@ -115,11 +115,16 @@ impl Looking {
             }
             self.examined.insert(pid, changes);
         }
-        let mut programs: HashMap<CodeFileIdentity, bool> = HashMap::new();
+        let mut programs: Vec<(CodeFileIdentity, bool)> = Vec::new();
         let mut is_shared = |file: &File| {
             CodeFileIdentity::of(file).map_or(true, |file| {
-                let known = programs.entry(file);
-                *known.or_insert_with(|| is_run_by_others(file, &pids))
+                let known = programs.iter().find(|(known, _)| known.is_same(&file));
+                let is_known_shared = known.map(|(_, is_shared)| *is_shared);
+                is_known_shared.unwrap_or_else(|| {
+                    let is_shared = is_run_by_others(&file, &pids);
+                    programs.push((file, is_shared));
+                    is_shared
+                })
             })
         };
         for function in more.functions.iter_mut().filter(|one| !one.shared) {
@@ -162,12 +167,12 @@ impl Looking {
 }
 
 /// Does any other process run this program?
-fn is_run_by_others(file: CodeFileIdentity, pids: &HashSet<u32>) -> bool {
+fn is_run_by_others(file: &CodeFileIdentity, pids: &HashSet<u32>) -> bool {
     let all = proc_fs::pids().unwrap_or_default().into_iter();
     let mut others = all.filter(|pid| !pids.contains(pid));
     others.any(|pid| {
         let exe = CodeFileIdentity::at(Path::new(&format!("/proc/{pid}/exe")));
-        exe.is_ok_and(|exe| exe == file)
+        exe.is_ok_and(|exe| exe.is_same(file))
     })
 }
 

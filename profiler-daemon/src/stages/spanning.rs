@@ -115,8 +115,8 @@ enum Sought {
 pub struct SpanChooser {
     followed: Followed,
     time: LookTime,
-    /// Files that were looked through: device and inode.
-    seen: HashSet<CodeFileIdentity>,
+    /// Files that were looked through, and for what.
+    seen: Vec<(CodeFileIdentity, HashSet<Sought>)>,
     /// What was found somewhere. Of a span: where it can be probed.
     found: HashSet<Sought>,
     /// What is somewhere of that name, be it that it cannot be probed.
@@ -217,8 +217,8 @@ impl SpanChooser {
         self.failures.take_fatal(nothing_chosen, is_found)
     }
 
-    /// Adds what is meant of a file, if that was not looked through yet. A file in which it cannot
-    /// be looked for is a refused row, and so is one with more than may be.
+    /// Adds what is meant of a file, if that was not looked through for it yet. A file in which it
+    /// cannot be looked for is a refused row, and so is one with more than may be.
     ///
     /// # Errors
     /// [`PutOff`]; nothing is then added.
@@ -242,14 +242,20 @@ impl SpanChooser {
                 return Ok(());
             }
         };
-        if self.seen.contains(&identity) {
+        let seen = self
+            .seen
+            .iter()
+            .position(|(file, _)| file.is_same(&identity));
+        let is_new = |sought: &Sought| seen.is_none_or(|at| !self.seen[at].1.contains(sought));
+        let wanted: Vec<Sought> = wanted.into_iter().filter(is_new).collect();
+        if wanted.is_empty() {
             return Ok(());
         }
         let is_whole = self.time.is_whole();
         let mut found = FoundPlaces::default();
         let mut failed = Vec::new();
         let mut looked = Vec::new();
-        for sought in wanted {
+        for sought in wanted.iter().copied() {
             let mut time = self.time;
             let read = time.spend(|left_ns| self.read(&module.file, sought, left_ns, &mut found));
             self.time = time;
@@ -259,7 +265,10 @@ impl SpanChooser {
                 Err(why) => failed.push((sought, why)),
             }
         }
-        self.seen.insert(identity);
+        match seen {
+            Some(at) => self.seen[at].1.extend(wanted),
+            None => self.seen.push((identity, wanted.into_iter().collect())),
+        }
         self.looked.extend(&looked);
         for (sought, why) in failed {
             let why = NotChosen::File(module.path.clone(), why);

@@ -56,7 +56,7 @@ impl Drop for Overlay {
 }
 
 // Check that each call is counted once, and measured from entry to exit, of a program that runs
-// from two overlay mounts of one folder.
+// from two overlay mounts of one folder, and from the folder itself.
 #[test]
 fn calls_of_one_image_are_counted_once() {
     if !privileged() {
@@ -79,38 +79,31 @@ fn calls_of_one_image_are_counted_once() {
     let [Some(one), Some(other)] = &mounts else {
         return;
     };
-    let programs = [one, other].map(|mount| mount.0.join("program").display().to_string());
+    let programs = [&one.0, &below, &other.0].map(|at| at.join("program").display().to_string());
     let report = folder.path().join("report.json");
     let path = report.to_str().expect("the path is text");
     let traced = programs
-        .clone()
-        .map(|program| format!("{program}:t_shared"));
-    let [first, second] = &traced;
-    let script = "\"$0\" && \"$1\"";
-    let [program, again] = &programs;
-    let output = run(&[
-        "--trace", first, "--trace", second, "-o", path, "--", "sh", "-c", script, program, again,
-    ]);
+        .each_ref()
+        .map(|program| format!("--trace={program}:t_shared"));
+    let mut arguments: Vec<&str> = traced.iter().map(String::as_str).collect();
+    let script = "\"$0\" && \"$1\" && \"$2\"";
+    arguments.extend(["-o", path, "--", "sh", "-c", script]);
+    arguments.extend(programs.iter().map(String::as_str));
+    let output = run(&arguments);
     if is_refused_here(&output) {
         return;
     }
     assert!(output.status.success(), "{output:?}");
     let report = fs::read(report).expect("the report was written");
     let report: Value = serde_json::from_slice(&report).expect("JSON");
-    let measured = rows_of(&report);
-    let [row] = measured[..] else {
-        panic!("{measured:#?}");
-    };
-    let counts = ["/calls", "/outermost", "/left_unseen", "/exits_unmatched"];
-    let counts = counts.map(|count| number(row, count));
-    assert_eq!(counts, [200, 200, 0, 0], "{row:#}");
-}
-
-fn rows_of(report: &Value) -> Vec<&Value> {
-    let rows = report["measured"]["functions"]
+    let measured = report["measured"]["functions"]
         .as_array()
         .expect("functions");
-    rows.iter()
-        .filter(|row| text(row, "/function") == "t_shared")
-        .collect()
+    let [row] = &measured[..] else {
+        panic!("{measured:#?}");
+    };
+    assert_eq!(text(row, "/function"), "t_shared");
+    let counts = ["/calls", "/outermost", "/left_unseen", "/exits_unmatched"];
+    let counts = counts.map(|count| number(row, count));
+    assert_eq!(counts, [300, 300, 0, 0], "{row:#}");
 }
