@@ -11,6 +11,8 @@
 //! with the switch-out: what a wake means is decided later, by the thread itself, when it is
 //! switched in.
 
+use core::hint::cold_path;
+
 use crate::kinds::{WAITS, WaitNs};
 
 /// How many classes of time there are.
@@ -232,7 +234,21 @@ impl ThreadClock {
         Some(self.switch_in(came_ns))
     }
 
-    /// The same without a change: when it came, and the time that it was off its processor.
+    /// The same where the scheduler's account tells how long the thread was in run queues since it
+    /// came last.
+    #[inline(always)]
+    pub fn arrive_unseen_queued(
+        &mut self,
+        now_ns: u64,
+        since_ns: u64,
+        queued_ns: u64,
+    ) -> Option<OffCpuInterval> {
+        let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
+        self.miss_switch();
+        Some(self.switch_in_queued(came_ns, queued_ns))
+    }
+
+    /// As [`ThreadClock::arrive_unseen`], without a change: when it came, and the time that it was off its processor.
     #[must_use]
     #[inline(always)]
     pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, OffCpuInterval)> {
@@ -244,9 +260,16 @@ impl ThreadClock {
         ))
     }
 
+    /// Was it seen to leave its processor, and not to come onto one since?
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_left(&self) -> bool {
+        self.phase == Phase::Blocked as u32 || self.phase == Phase::Runnable as u32
+    }
+
     #[inline(always)]
     fn unseen_arrival_ns(&self, now_ns: u64, since_ns: u64) -> Option<u64> {
-        if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
+        if !self.has_left() {
             return None;
         }
         let came_ns = if since_ns == 0 {
@@ -314,7 +337,31 @@ impl ThreadClock {
     #[inline(always)]
     pub fn switch_in(&mut self, now_ns: u64) -> OffCpuInterval {
         let off_cpu = self.off_cpu_interval(now_ns);
+        self.come(off_cpu)
+    }
+
+    /// The same where the scheduler's account tells how long the thread was in run queues since it
+    /// came last: that was at the end, and all of it if it was preempted.
+    #[inline(always)]
+    pub fn switch_in_queued(&mut self, now_ns: u64, queued_ns: u64) -> OffCpuInterval {
+        let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
+        // Clocks of two processors may differ by a hair: never more than the whole interval.
+        let blocked_ns = off_cpu_ns.saturating_sub(queued_ns);
+        self.come(OffCpuInterval {
+            blocked_ns,
+            runnable_ns: off_cpu_ns - blocked_ns,
+            wake: if self.phase == Phase::Running as u32 {
+                Wake::NeverLeft
+            } else {
+                Wake::Seen
+            },
+        })
+    }
+
+    #[inline(always)]
+    fn come(&mut self, off_cpu: OffCpuInterval) -> OffCpuInterval {
         if matches!(off_cpu.wake, Wake::NeverLeft) {
+            cold_path();
             self.miss_switch();
         }
         self.totals[Class::Blocked as usize] += off_cpu.blocked_ns;

@@ -91,6 +91,52 @@ fn the_waker_is_faster_than_the_switch_out() {
 }
 
 #[test]
+fn the_scheduler_tells_how_long_a_thread_was_queued() {
+    // Check that the end of a wait for which the thread was in run queues is runnable, that all of
+    // it is if it was preempted, that an account which is a hair too long takes no more than the
+    // wait, and that a wake which was noted on the way changes none of it.
+    //   uuuubbbbbbbbrrruurrrru
+    let mut clock = started();
+    clock.switch_out(104, true);
+    clock.woken_ns = 106;
+    let off_cpu = clock.switch_in_queued(115, 3);
+    assert_eq!(
+        off_cpu,
+        OffCpuInterval {
+            blocked_ns: 8,
+            runnable_ns: 3,
+            wake: Wake::Seen
+        }
+    );
+    clock.switch_out(117, false);
+    assert_eq!(clock.switch_in_queued(121, 4).waited(), [0, 4]);
+    clock.switch_out(122, true);
+    assert_eq!(clock.switch_in_queued(125, 4).waited(), [0, 3]);
+    assert_eq!(classes(&clock), (7, 0, 8, 10, 0));
+    assert_eq!((clock.elapsed_ns(), clock.switches_missed), (25, 0));
+}
+
+#[test]
+fn who_comes_unseen_was_queued_before() {
+    // Check that a thread which is found on a processor, not seen to come, came with the last
+    // switch there and was in run queues just before; that one which comes though it was not seen
+    // to leave is counted as such; and that one which runs on is left alone.
+    let mut clock = started();
+    assert_eq!(clock.arrive_unseen_queued(103, 102, 9), None);
+    clock.switch_out(104, true);
+    let off_cpu = clock
+        .arrive_unseen_queued(120, 112, 3)
+        .expect("it had left");
+    assert_eq!(off_cpu.waited(), [5, 3]);
+    clock.tick(120);
+    assert_eq!(classes(&clock), (12, 0, 5, 3, 0));
+    assert_eq!(clock.switches_missed, 1);
+    let off_cpu = clock.switch_in_queued(126, 2);
+    assert_eq!((off_cpu.wake, off_cpu.waited()), (Wake::NeverLeft, [4, 2]));
+    assert_eq!((clock.elapsed_ns(), clock.switches_missed), (26, 2));
+}
+
+#[test]
 fn a_wait_that_was_accounted_for_as_it_ended_has_no_race() {
     // Check that a thread which slept as tracing changed, and is accounted for as it comes, is not
     // told of as woken early or by nobody.
@@ -338,6 +384,7 @@ enum ClockEvent {
     Tick,
     Out(bool),
     In,
+    InQueued(u64),
     Wake,
     Enter(u32),
     Leave,
@@ -346,6 +393,7 @@ enum ClockEvent {
     Assume(u32),
     Gone,
     ArriveUnseen,
+    ArriveUnseenQueued(u64),
 }
 
 fn event() -> impl Strategy<Value = ClockEvent> {
@@ -359,6 +407,8 @@ fn event() -> impl Strategy<Value = ClockEvent> {
         Just(ClockEvent::Suspend),
         Just(ClockEvent::Gone),
         Just(ClockEvent::ArriveUnseen),
+        (0u64..60).prop_map(ClockEvent::InQueued),
+        (0u64..60).prop_map(ClockEvent::ArriveUnseenQueued),
         (1u32..4).prop_map(ClockEvent::Resume),
         Just(ClockEvent::Assume(NO_CALL)),
         (0u32..5).prop_map(ClockEvent::Assume),
@@ -382,6 +432,10 @@ proptest! {
                 ClockEvent::Tick => clock.tick(now),
                 ClockEvent::Gone => clock.gone_ns = now,
                 ClockEvent::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
+                ClockEvent::InQueued(queued_ns) => { clock.switch_in_queued(now, queued_ns); }
+                ClockEvent::ArriveUnseenQueued(queued_ns) => {
+                    clock.arrive_unseen_queued(now, now.saturating_sub(dt), queued_ns);
+                }
                 ClockEvent::Assume(call) => { clock.assume_call(now, call, 0); }
                 ClockEvent::Out(gave_up) => clock.switch_out(now, gave_up),
                 ClockEvent::In => {

@@ -74,10 +74,11 @@ counters! {
     /// Threads that two processors evaluated at once: the scan of all tasks, and the thread's own
     /// event, which is then not seen.
     ThreadsContended = 14, "threads_contended", Race;
-    /// Switch-ins without a wake: the whole off-CPU interval counts as blocked.
+    /// Switch-ins without a wake, where wakes are traced: the whole off-CPU interval counts as
+    /// blocked.
     WakesMissed = 15, "wakes_missed", Race;
-    /// Wakes that came before the switch-out was complete: the whole off-CPU interval counts as
-    /// runnable.
+    /// Wakes that came before the switch-out was complete, where wakes are traced: the whole off-CPU
+    /// interval counts as runnable.
     WakesEarly = 16, "wakes_early", Race;
     /// System calls whose exit was not seen: another was entered, or a tick found user mode.
     CallsNested = 17, "calls_nested", Race;

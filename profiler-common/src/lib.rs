@@ -22,6 +22,7 @@ pub mod marks;
 pub mod measured;
 mod named;
 pub mod outside;
+pub mod queue_clock;
 pub mod records;
 pub mod spans;
 pub mod unwind;

@@ -6,6 +6,8 @@
 //! so each nanosecond of a kind has the same chance of a mark. Random numbers are arguments; no
 //! loop grows with time.
 
+use core::hint::cold_path;
+
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, ThreadClock, UNTRACED};
 use crate::gaps::{gap, residual, share};
 use crate::kinds::{
@@ -140,13 +142,14 @@ pub struct ThreadMarks {
     pub wait_shift: u32,
     /// How long the walk at its switch-out took; 0 = not drawn.
     pub walk_ns: u64,
-    /// What ended it had to wait for that walk: it ran on the same processor, which had no pause
-    /// since. Written by wakers, on any processor.
-    pub woken_behind: u32,
-    /// The processor of the walk.
-    pub walk_cpu: u32,
-    /// How long that had been idle then, as in `OnProcessor::idle_ns`.
-    pub walk_idle_ns: u64,
+    /// How long the processor of the walk had been idle then, as in `OnProcessor::idle_ns`, modulo
+    /// 2^32.
+    pub walk_idle: u32,
+    /// That processor, modulo 2^16.
+    pub walk_cpu: u16,
+    /// Not 0: what ended it had to wait for that walk: it ran on the same processor, which had no
+    /// pause since. Written by wakers, on any processor.
+    pub woken_behind: u16,
 }
 
 /// True with a chance of one in `1 << shift`.
@@ -211,13 +214,14 @@ impl ThreadMarks {
 
     /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be
     /// walked. Then [`ThreadMarks::walked`] follows outside calls, and [`ThreadMarks::keep`] if
-    /// that comes to a row. The processor affords one of `1 << walk_shift` such walks.
+    /// that comes to a row. The processor affords one of `1 << walk_shift()` such walks, which is
+    /// asked where it matters.
     #[inline(always)]
     pub fn leave(
         &mut self,
         inside: bool,
         now_ns: u64,
-        walk_shift: u32,
+        walk_shift: impl FnOnce() -> u32,
         min_interval_ns: u64,
         random: &mut impl FnMut() -> u32,
     ) -> bool {
@@ -228,7 +232,7 @@ impl ThreadMarks {
             self.wait = wait::UNSEEN;
             // Which waits are walked and which divided is free to choose: nothing is weighted here.
             if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns
-                || !is_drawn(walk_shift, random)
+                || !is_drawn(walk_shift(), random)
             {
                 return false;
             }
@@ -241,18 +245,19 @@ impl ThreadMarks {
             return true;
         }
         self.count_outside(now_ns, min_interval_ns);
-        let shift = self.rate_shift + walk_shift;
-        let shift = if shift > MAX_RATE_SHIFT {
-            MAX_RATE_SHIFT
-        } else {
-            shift
-        };
-        if !is_drawn(shift, random) {
-            self.wait = wait::PASSED;
+        self.wait = wait::PASSED;
+        if !is_drawn(self.rate_shift, random) {
+            return false;
+        }
+        // Of those, in a second draw: most waits of a storm need not know what is afforded.
+        let rest = MAX_RATE_SHIFT - self.rate_shift;
+        let walk_shift = walk_shift();
+        let walk_shift = if walk_shift > rest { rest } else { walk_shift };
+        if !is_drawn(walk_shift, random) {
             return false;
         }
         self.wait = wait::UNKEPT;
-        self.wait_shift = shift;
+        self.wait_shift = self.rate_shift + walk_shift;
         true
     }
 
@@ -349,8 +354,8 @@ impl ThreadMarks {
     #[inline(always)]
     pub fn walked(&mut self, left_ns: u64, now_ns: u64, cpu: u32, idle_ns: u64) {
         self.walk_ns = now_ns - left_ns;
-        self.walk_cpu = cpu;
-        self.walk_idle_ns = idle_ns;
+        self.walk_cpu = cpu as u16;
+        self.walk_idle = idle_ns as u32;
     }
 
     /// The thread is woken on this processor, which is at work and was idle for so long. Is what
@@ -358,7 +363,22 @@ impl ThreadMarks {
     #[must_use]
     #[inline(always)]
     pub const fn is_woken_behind(&self, cpu: u32, idle_ns: u64) -> bool {
-        self.walk_ns != 0 && self.walk_cpu == cpu && self.walk_idle_ns == idle_ns
+        self.walk_ns != 0 && self.walk_cpu == cpu as u16 && self.walk_idle == idle_ns as u32
+    }
+
+    /// The thread comes, and counts as blocked until a run queue had it, which none does while it
+    /// is walked. So what the walk delayed is blocked: all of it where what came to wake the thread
+    /// had to wait for the walk, else what was left of it when that came, `after_ns` after the
+    /// thread had left. `None`: that is not known.
+    #[inline(always)]
+    pub fn queued_late(&mut self, after_ns: Option<u64>) {
+        if self.woken_behind == 0 {
+            self.walk_ns = match after_ns {
+                Some(after_ns) => self.walk_ns.saturating_sub(after_ns),
+                None => 0,
+            };
+            self.woken_behind = 1;
+        }
     }
 
     /// A stack that was walked cannot be given `sums` after all: inside a call the wait is one that
@@ -442,12 +462,14 @@ impl ThreadMarks {
             self.pending[RUNNABLE] += waited[RUNNABLE];
         } else if to_ns < self.next_wait_ns {
         } else if length_ns > MAX_GAPS * min_interval_ns {
+            cold_path();
             let draw = random();
             let blocked = share(waited[BLOCKED], min_interval_ns, draw);
             self.pending[BLOCKED] += blocked;
             self.pending[RUNNABLE] += share(length_ns, min_interval_ns, draw) - blocked;
             self.next_wait_ns = to_ns + residual(min_interval_ns, random);
         } else {
+            cold_path();
             let mut points = 0;
             while points < MAX_POINTS && self.next_wait_ns <= to_ns {
                 if self.next_wait_ns <= woken_ns {
@@ -468,6 +490,7 @@ impl ThreadMarks {
     fn count_outside(&mut self, now_ns: u64, min_interval_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.rate_since_ns);
         if since_ns >= RATE_NS {
+            cold_path();
             let last = if since_ns < 2 * RATE_NS { self.rate } else { 0 };
             self.rate = 0;
             self.rate_since_ns = now_ns;
@@ -480,6 +503,7 @@ impl ThreadMarks {
         } else if self.rate_shift < MAX_RATE_SHIFT
             && self.rate as u64 * min_interval_ns > RATE_NS << self.rate_shift
         {
+            cold_path();
             self.rate_shift += 1;
         }
         self.rate += 1;

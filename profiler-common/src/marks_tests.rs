@@ -192,11 +192,11 @@ fn without_an_interval_all_is_exact() {
         assert_eq!(marks.take_fallen(&clock, 0, &mut random), [length_ns, 0, 0]);
     }
     for step in 0..500 {
-        assert!(marks.leave(true, now_ns + step, 0, 0, &mut random));
+        assert!(marks.leave(true, now_ns + step, || 0, 0, &mut random));
         marks.keep();
         let ended = marks.end_wait(true, [3, 4], 0, &mut random);
         assert_eq!(ended, Ended::Walked(WaitSums::of_exact([3, 4])));
-        assert!(marks.leave(false, now_ns + step, 0, 0, &mut random));
+        assert!(marks.leave(false, now_ns + step, || 0, 0, &mut random));
         marks.keep();
         let Ended::Walked(sums) = marks.end_wait(false, [3, 4], 0, &mut random) else {
             panic!("every wait is walked");
@@ -204,7 +204,7 @@ fn without_an_interval_all_is_exact() {
         assert_eq!(sums.weighted, [3, 4]);
     }
     // One whose walk found no room inside a call has its nanoseconds at the next walk.
-    marks.leave(true, now_ns, 0, 0, &mut random);
+    marks.leave(true, now_ns, || 0, 0, &mut random);
     marks.end_wait(true, [3, 4], 0, &mut random);
     assert_eq!(marks.take_fallen(&clock, 0, &mut random), [0, 3, 4]);
     assert_eq!(marks.outside, [1500, 2000]);
@@ -218,7 +218,7 @@ fn some_switch_outs_in_quick_succession_are_walked_then_one_per_interval() {
     let mut random = drawn(7);
     let mut walks = [0, 0];
     for step in 0..10_000 {
-        let walked = marks.leave(true, 50 * MS + step * 10_000, 0, MS, &mut random);
+        let walked = marks.leave(true, 50 * MS + step * 10_000, || 0, MS, &mut random);
         walks[usize::from(step >= 100)] += u32::from(walked);
     }
     assert_eq!(
@@ -239,7 +239,7 @@ fn drawn_waits_stand_for_all() {
     let lengths_ns = [12_000, 48_000];
     for step in 0..400_000 {
         let place = step % 2;
-        let walked = marks.leave(false, now_ns, 0, MS, &mut random);
+        let walked = marks.leave(false, now_ns, || 0, MS, &mut random);
         if walked {
             walks += 1;
             marks.keep();
@@ -278,15 +278,15 @@ fn rare_waits_outside_calls_are_all_walked() {
     let mut marks = ThreadMarks::default();
     let mut never = || panic!("nothing is drawn");
     for step in 0..2000 {
-        assert!(marks.leave(false, (1 + step) * MS, 0, MS, &mut never));
+        assert!(marks.leave(false, (1 + step) * MS, || 0, MS, &mut never));
         assert_eq!(marks.wait_shift, 0);
     }
     let mut random = drawn(9);
     for step in 0..5000 {
-        marks.leave(false, 2001 * MS + step * 10_000, 0, MS, &mut random);
+        marks.leave(false, 2001 * MS + step * 10_000, || 0, MS, &mut random);
     }
     assert!(marks.rate_shift > 2, "{}", marks.rate_shift);
-    assert!(marks.leave(false, 3000 * MS, 0, MS, &mut never));
+    assert!(marks.leave(false, 3000 * MS, || 0, MS, &mut never));
     assert_eq!(marks.wait_shift, 0);
 }
 
@@ -415,7 +415,7 @@ proptest! {
                 MarkEvent::OffCpu { gave_up, wake } => {
                     clock.switch_out(now_ns, gave_up);
                     let inside = is_inside(&clock);
-                    if marks.leave(inside, now_ns, 0, min_interval_ns, &mut random) && room {
+                    if marks.leave(inside, now_ns, || 0, min_interval_ns, &mut random) && room {
                         marks.keep();
                         if inside {
                             marks.take_fallen(&clock, min_interval_ns, &mut random);
@@ -497,5 +497,34 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
             Ended::Divided
         );
         assert_eq!(passed.outside, waited);
+    }
+}
+
+#[test]
+fn a_thread_that_is_walked_is_in_no_run_queue() {
+    // Check that, where a wait is blocked until a run queue had the thread, what its walk delayed
+    // is blocked: all of the walk where the waker had to wait for it, what was left of it where the
+    // wake came in the middle, and nothing where that came later or is not known.
+    let mut random = || 0;
+    for (behind, after_ns, own_ns) in [
+        (1, Some(14_000), 10_000),
+        (1, None, 10_000),
+        (0, Some(4000), 6000),
+        (0, Some(14_000), 0),
+        (0, None, 0),
+    ] {
+        let mut marks = ThreadMarks {
+            wait: wait::DRAWN,
+            wait_shift: 3,
+            walk_ns: 10_000,
+            woken_behind: behind,
+            ..ThreadMarks::default()
+        };
+        marks.queued_late(after_ns);
+        let Ended::Walked(sums) = marks.end_wait(false, [15_000, 2000], MS, &mut random) else {
+            panic!("a drawn wait is its stack's");
+        };
+        assert_eq!(sums.exact, [own_ns, 0]);
+        assert_eq!(sums.weighted, [8 * (15_000 - own_ns), 8 * 2000]);
     }
 }

@@ -9,6 +9,7 @@ use crate::kinds::{MARKS, TICKS, WaitNs};
 use crate::limits::UNTRACED_CALL;
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
 use crate::marks::{ThreadMarks, WaitSums};
+use crate::queue_clock::QueueClock;
 use crate::walk_budget::{WalkBudget, WalkShares};
 
 /// [`TaskRef::slot`]: the thread has no record.
@@ -102,6 +103,8 @@ pub struct OnProcessor {
     pub idle: u32,
     /// How long it was idle, nanoseconds, up to then.
     pub idle_ns: u64,
+    /// What the run queue's clock is beside the monotonic one.
+    pub queue_clock: QueueClock,
     /// Runs of the two system-call programs so far.
     pub call_hooks: u64,
     /// What walks of these have cost so far, nanoseconds.
@@ -210,6 +213,9 @@ pub struct ThreadRecord {
     pub process_start_ns: u64,
     /// What its walks have cost, nanoseconds: from the event to the end of the walk.
     pub walk_cost_ns: u64,
+    /// How long it has waited in run queues since its birth, nanoseconds, by the scheduler's own
+    /// account: as of its last switch-out, or when it was met. 0 where that is not read.
+    pub queued_base_ns: u64,
     /// The thread's name, zero-terminated.
     pub comm: [u8; COMM_BYTES],
     /// Times the process image was replaced while this thread, or the one that made it, was
@@ -400,7 +406,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 128);
+const _: () = assert!(size_of::<OnProcessor>() == 144);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRecord>() == 48);

@@ -6,6 +6,7 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use core::ffi::c_void;
+use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs, excess};
 use profiler_common::marks::{Ended, WaitSums, is_inside};
@@ -46,7 +47,7 @@ pub fn random() -> u32 {
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside
 /// a call or at its end, the marks that have fallen. A tick stands for `1 << shift` ticks; where
-/// there is none, each mark stands for so many. `None` if no row could be had, or the stack of the
+/// there is none, each mark stands for so many. The cost is counted from `began_ns`. `None` if no row could be had, or the stack of the
 /// call's entry, which is its, was not kept: the thread's reserve has them.
 #[inline(always)]
 pub fn walk(
@@ -54,7 +55,7 @@ pub fn walk(
     task: Task,
     record: &mut ThreadRecord,
     slot: u32,
-    moment: WalkEvent,
+    (moment, began_ns): (WalkEvent, u64),
     (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
@@ -73,7 +74,7 @@ pub fn walk(
     {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
+        let cost_ns = now_ns.saturating_sub(began_ns);
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
         if matches!(moment, WalkEvent::Enter | WalkEvent::Leave) {
@@ -188,7 +189,7 @@ pub fn walk_entry(
         task,
         record,
         slot,
-        WalkEvent::Enter,
+        (WalkEvent::Enter, record.clock.last_ns),
         (None, 0),
         control,
     ) {
@@ -232,6 +233,7 @@ pub fn end_wait(
     if (record.marks.lacks_stack() || may_come_further(record.off_cpu_end))
         && let Some(found) = look::outside_stack(slot, since_ns)
     {
+        cold_path();
         record.off_cpu_user = found.user;
         record.off_cpu_kernel = found.kernel;
         record.off_cpu_end = found.end;
@@ -244,6 +246,7 @@ pub fn end_wait(
     {
         Ended::Divided => return,
         Ended::Walked(sums) => {
+            cold_path();
             let key = SumKey {
                 user: record.off_cpu_user,
                 kernel: record.off_cpu_kernel,
@@ -269,8 +272,12 @@ pub fn end_wait(
                 _ => return,
             }
         }
-        Ended::NotKept(sums) => sums,
+        Ended::NotKept(sums) => {
+            cold_path();
+            sums
+        }
         Ended::NotSampled(waited) => {
+            cold_path();
             if let Some(reserve) = reserve(slot) {
                 reserve.not_sampled_ns[BLOCKED] += waited[BLOCKED];
                 reserve.not_sampled_ns[RUNNABLE] += waited[RUNNABLE];

@@ -19,6 +19,7 @@ use profiler_common::unwind::{StepResult, step_by_frame_pointer};
 
 use crate::capture::Scratch;
 use crate::counters::count;
+use crate::queue::QueueAccount;
 use crate::settings;
 use crate::task::Task;
 use crate::unwind::{ThreadMemory, end, fail, push};
@@ -67,6 +68,25 @@ pub fn user_registers(task: Task) -> *const pt_regs {
 pub fn saved_register(saved: *const pt_regs, offset: usize) -> Option<u64> {
     // SAFETY: reads kernel memory with a fault-safe helper.
     unsafe { bpf_probe_read_kernel(saved.byte_add(offset).cast::<u64>()) }.ok()
+}
+
+/// What the scheduler knows of run queues is not read: each field would cost a helper, and older
+/// kernels keep it only on request.
+#[inline(always)]
+pub fn reads_queues() -> bool {
+    false
+}
+
+/// See above.
+#[inline(always)]
+pub fn queue_account(_: Task) -> QueueAccount {
+    QueueAccount::default()
+}
+
+/// See above.
+#[inline(always)]
+pub fn queue_clock_ns(_: Task) -> u64 {
+    0
 }
 
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or the hash is

@@ -2,6 +2,7 @@
 //! thread's record.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
+use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::clock::FinishedCall;
 use profiler_common::kinds::{BLOCKED, RUNNABLE, WaitNs};
@@ -17,6 +18,7 @@ use crate::maps::{CALL_ROW_INDEX, CALL_ROWS_BY_INDEX, FREE_CALL_ROWS};
 #[inline(always)]
 pub fn count_call(record: &mut ThreadRecord, slot: u32, call: &FinishedCall) {
     let Some(row) = row(record, slot, call.number) else {
+        cold_path();
         count(Counter::CallRowsFull);
         return;
     };
@@ -86,6 +88,7 @@ fn row(record: &mut ThreadRecord, slot: u32, number: u32) -> Option<&'static mut
     {
         return Some(row);
     }
+    cold_path();
     let key = SyscallKey { slot, number };
     // SAFETY: a lookup; the value is copied at once.
     let index = match unsafe { CALL_ROW_INDEX.get(key) } {

@@ -18,6 +18,7 @@
 //! What the answer is says `filter`.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
+use core::hint::cold_path;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
@@ -32,6 +33,7 @@ use crate::calls;
 use crate::counters::count;
 use crate::filter;
 use crate::maps::FILTER_LOCKS;
+use crate::queue;
 use crate::settings;
 use crate::task::{self, Task, record, update};
 
@@ -123,6 +125,7 @@ fn evaluate_once(
 ) -> Option<()> {
     let generation = word(&control.generation);
     if reference.generation != generation && reference.slot != GONE_SLOT {
+        cold_path();
         let lock = FilterLock::take(task)?;
         if word(&reference.exited) != 0 {
             end(reference, control, now_ns);
@@ -254,6 +257,7 @@ fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64,
         {
             update(record, |record| {
                 let inside = is_inside(&record.clock);
+                queue::note_queued(task, record);
                 let waited = record.clock.suspend(now_ns);
                 attribute::end_unseen(record, slot, inside, waited, control);
             });
@@ -280,8 +284,10 @@ fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64,
                 record.first_faults[0] += faults[0] - record.faults[0];
                 record.first_faults[1] += faults[1] - record.faults[1];
                 record.faults = faults;
+                record.queued_base_ns = queue::waited_ns(task);
             });
         } else if (before ^ flags) & REF_CALLS != 0 {
+            queue::note_queued(task, record);
             update(record, |record| {
                 let inside = is_inside(&record.clock);
                 let (waited, finished) = record.clock.assume_call(now_ns, call, clock_flags);

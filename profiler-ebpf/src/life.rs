@@ -138,7 +138,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         if let Some(current) = task::on_processor() {
-            task::arrive_unseen(record, slot, current, control, now_ns);
+            task::arrive_unseen(task, record, slot, current, control, now_ns);
         }
         calls::count_left(record, slot);
         // Those of a thread that is no target are not counted.
@@ -154,7 +154,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
                 task,
                 record,
                 slot,
-                WalkEvent::Exit,
+                (WalkEvent::Exit, now_ns),
                 (None, 0),
                 control,
             );

@@ -29,6 +29,7 @@ mod maps;
 mod measure;
 #[cfg(not(feature = "before_5_17"))]
 mod probes;
+mod queue;
 mod seed;
 mod settings;
 mod span;

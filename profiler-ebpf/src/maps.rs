@@ -17,6 +17,7 @@ use profiler_common::records::{
 use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
 use crate::capture::Scratch;
+use crate::queue::WALKED_PLACES;
 
 /// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, the tick and
 /// the system-call programs, and whoever evaluates or ends the current thread. Readers: these, the
@@ -44,6 +45,14 @@ pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREAD
 /// Size: as many as there are slots.
 #[map]
 pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
+
+/// Key: thread id modulo the size. Value: the id of a thread that waits outside calls and was
+/// walked as it left, of those with this key the last; 0 = none. Writer: the switch. Reader: the
+/// wake, which has something to note of these alone where run queues tell when threads were woken.
+/// Size: many more than there are such waits of microseconds at a time; of one that is not found
+/// the walk's delay stays in its length.
+#[map]
+pub static WALKED: Array<u32> = Array::with_max_entries(WALKED_PLACES, 0);
 
 /// Key: 0. Value: the look that is being written, too large for the program stack. Writer and
 /// reader: the look. Size: one, because the daemon runs one at a time.

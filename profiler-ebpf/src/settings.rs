@@ -101,6 +101,24 @@ frozen! {
 
 #[cfg(not(feature = "before_5_17"))]
 frozen! {
+    /// Offset of `task_struct.sched_info.last_queued`: since when it is in a run queue without a
+    /// processor, by the queue's clock. 0, as all of these are then: the scheduler keeps no such
+    /// account, and wakes are traced instead.
+    task_queued_since, TASK_QUEUED_SINCE: u32 = 0;
+    /// Offset of `task_struct.sched_info.run_delay`: how long it was, in all, up to its last
+    /// arrival on a processor or move to another queue.
+    task_queue_waited, TASK_QUEUE_WAITED: u32 = 0;
+    /// Offset of `task_struct.se.cfs_rq`: the part of a run queue of its processor, whatever its
+    /// scheduling class.
+    task_queue_part, TASK_QUEUE_PART: u32 = 0;
+    /// Offset of `cfs_rq.rq`: the run queue.
+    part_queue, PART_QUEUE: u32 = 0;
+    /// Offset of `rq.clock`: what the scheduler reads for switches and wakes.
+    queue_clock, QUEUE_CLOCK: u32 = 0;
+}
+
+#[cfg(not(feature = "before_5_17"))]
+frozen! {
     /// User frames of one walk by tables (configuration `limits.user_frames`).
     user_frames, USER_FRAMES: u32 = 127;
 }

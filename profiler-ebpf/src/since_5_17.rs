@@ -9,10 +9,13 @@ use aya_ebpf::helpers::bpf_get_current_task_btf;
 use aya_ebpf::helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get};
 use aya_ebpf::macros::btf_map;
 use core::ffi::c_void;
+use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::records::TaskRef;
 
 use crate::counters::count;
+use crate::queue::QueueAccount;
+use crate::settings;
 use crate::task::Task;
 
 pub use crate::probes::note as note_probes;
@@ -88,6 +91,30 @@ pub fn saved_register(saved: *const pt_regs, offset: usize) -> Option<u64> {
     Some(unsafe { *saved.byte_add(offset).cast::<u64>() })
 }
 
+/// Is it known where the scheduler keeps what it knows of run queues?
+#[inline(always)]
+pub fn reads_queues() -> bool {
+    settings::task_queued_since() != 0
+}
+
+/// What the scheduler keeps of the task's waits in run queues, if [`reads_queues`].
+#[inline(always)]
+pub fn queue_account(task: Task) -> QueueAccount {
+    QueueAccount {
+        since_ns: field(task, settings::task_queued_since()),
+        waited_ns: field(task, settings::task_queue_waited()),
+    }
+}
+
+/// The clock of the run queue of the task's processor, as the scheduler read it last, if
+/// [`reads_queues`].
+#[inline(always)]
+pub fn queue_clock_ns(task: Task) -> u64 {
+    let part: Task = field(task, settings::task_queue_part());
+    let queue: Task = field(part, settings::part_queue());
+    field(queue, settings::queue_clock())
+}
+
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory
 /// (counted).
 #[inline(always)]
@@ -110,6 +137,7 @@ pub fn task_ref(task: Task, create: bool) -> Option<&'static mut TaskRef> {
     }
     let mut found = get(STORAGE_CREATE);
     if found.is_none() {
+        cold_path();
         // Another processor may have been faster.
         found = get(0);
         if found.is_none() {

@@ -7,6 +7,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
+use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::clock::{UNTRACED, Wake};
 use profiler_common::marks::{is_inside, wait};
@@ -16,6 +17,8 @@ use crate::attribute::{self, WalkEvent};
 use crate::calls;
 use crate::counters::count;
 use crate::evaluate::{self, Found};
+use crate::kernel;
+use crate::queue;
 use crate::settings;
 use crate::task::{self, Task, control, record};
 
@@ -25,10 +28,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(control) = control()
         && let Some(current) = task::on_processor()
     {
-        // SAFETY: takes nothing.
-        let now_ns = unsafe { bpf_ktime_get_ns() };
         let preempted = ctx.arg::<u64>(0) & 0xff != 0;
         let (gone, come) = (Task::new(ctx.arg(1)), Task::new(ctx.arg(2)));
+        let now_ns = queue::switch_time(current, gone, come);
         current.switches += 1;
         task::notice_unseen_switch(current, gone, now_ns);
         leave(&ctx, gone, current, control, now_ns, preempted);
@@ -47,6 +49,7 @@ fn leave(
     preempted: bool,
 ) -> Option<()> {
     if current.task != task.address() || current.generation != control.generation {
+        cold_path();
         // The idle thread of each processor has id 0: it is no work, and no thread of the ledger.
         if task.tid() == 0 {
             // Whether or not the switch to it was seen: some kernels do not tell of each.
@@ -63,13 +66,14 @@ fn leave(
     let record = record(slot)?;
     let gave_up = !preempted && task.has_given_up();
     if task::is_in_update(record) {
+        cold_path();
         // Some kernels preempt programs (not this one): the thread leaves in the middle of an
         // update of its own record.
         task::note_gone(record, now_ns);
         return None;
     }
     task::update(record, |record| {
-        task::arrive_unseen(record, slot, current, control, now_ns);
+        task::arrive_unseen(task, record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.faults = task.faults();
         record.switches = record.switches.wrapping_add(1);
@@ -80,24 +84,33 @@ fn leave(
             task.untraced_call()
         };
         let inside = is_inside(&record.clock);
+        let mut shift = 0;
+        let walk_shift = || {
+            shift = task::walk_shift(current, control, now_ns);
+            shift
+        };
         if !record.marks.leave(
             inside,
             now_ns,
-            task::walk_shift(current, control, now_ns),
+            walk_shift,
             settings::min_interval_ns(),
             &mut attribute::random,
         ) {
-            if current.walks.shift != 0 {
+            // It would have been walked.
+            if shift != 0 {
+                cold_path();
                 count(Counter::WalksOverBudget);
             }
             return;
         }
+        cold_path();
+        let began_ns = queue::begin_walk(task, record, now_ns);
         let stack = attribute::walk(
             ctx.as_ptr(),
             task,
             record,
             slot,
-            WalkEvent::SwitchOut,
+            (WalkEvent::SwitchOut, began_ns),
             (None, 0),
             control,
         );
@@ -111,7 +124,9 @@ fn leave(
         if !task::is_inside_now(record) {
             // SAFETY: take nothing.
             let (walked_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
-            record.marks.walked(now_ns, walked_ns, cpu, current.idle_ns);
+            record
+                .marks
+                .walked(began_ns, walked_ns, cpu, current.idle_ns);
         }
     });
     Some(())
@@ -134,17 +149,31 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
     let slot = current.slot;
     let record = record(slot)?;
     if task::is_in_update(record) {
+        cold_path();
         // Its update goes on, and sees that it was interrupted (`task::account_preemption`).
         return None;
     }
     task::update(record, |record| {
         let inside = is_inside(&record.clock);
-        let off_cpu = record.clock.switch_in(now_ns);
+        queue::end_walked(task, record);
+        let off_cpu = if kernel::reads_queues() {
+            let queued_ns = queue::queued_ns(task, record, current, now_ns);
+            record.clock.switch_in_queued(now_ns, queued_ns)
+        } else {
+            record.clock.switch_in(now_ns)
+        };
         match off_cpu.wake {
             Wake::NotNeeded | Wake::Seen => {}
-            Wake::Early => count(Counter::WakesEarly),
-            Wake::Missed => count(Counter::WakesMissed),
+            Wake::Early => {
+                cold_path();
+                count(Counter::WakesEarly);
+            }
+            Wake::Missed => {
+                cold_path();
+                count(Counter::WakesMissed);
+            }
             Wake::NeverLeft => {
+                cold_path();
                 count(Counter::SwitchesMissed);
                 record.marks.wait = wait::UNSEEN;
             }

@@ -5,6 +5,7 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
+use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::call_numbers;
 use profiler_common::marks::is_inside;
@@ -24,12 +25,14 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     border(&ctx, Found::AtEntry, |record, slot, _, control, now_ns| {
         let number = Task::current().call_number(number);
         if is_inside(&record.clock) {
+            cold_path();
             record.clock.tick(now_ns);
             attribute::abandon_marks(record, slot);
             count(Counter::CallsNested);
         }
         record.clock.enter_call(now_ns, number);
         if call_numbers::leaves_elsewhere(number) {
+            cold_path();
             attribute::walk_entry(ctx.as_ptr(), Task::current(), record, slot, control);
         }
     });
@@ -48,6 +51,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                 calls::count_call(record, slot, &call);
             }
             if record.marks.is_due(&record.clock) {
+                cold_path();
                 if call_numbers::leaves_to_signal(number) {
                     attribute::abandon_marks(record, slot);
                     return;
@@ -64,7 +68,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                         Task::current(),
                         record,
                         slot,
-                        WalkEvent::Leave,
+                        (WalkEvent::Leave, now_ns),
                         (None, shift),
                         control,
                     );
@@ -90,6 +94,7 @@ fn border(
     // Where the call's registers lie tells whose call it is, without a question to the kernel.
     let registers = ctx.arg::<u64>(0);
     if current.registers != registers || current.generation != control.generation {
+        cold_path();
         let task = Task::current();
         if current.task != task.address() || current.generation != control.generation {
             // The first call since the thread came here unseen, or since targets changed.
@@ -104,7 +109,7 @@ fn border(
             {
                 let slot = current.slot;
                 task::update(record, |record| {
-                    task::arrive_unseen(record, slot, current, control, now_ns);
+                    task::arrive_unseen(Task::current(), record, slot, current, control, now_ns);
                 });
             }
         }

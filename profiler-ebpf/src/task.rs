@@ -6,6 +6,7 @@ use aya_ebpf::helpers::{
     bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
 };
 use core::ffi::c_void;
+use core::hint::cold_path;
 use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
@@ -20,7 +21,7 @@ use profiler_common::records::{
 use crate::attribute;
 use crate::counters::count;
 use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, THREADS};
-use crate::{kernel, settings};
+use crate::{kernel, queue, settings};
 
 /// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
 const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | kernel::PF_USER_WORKER;
@@ -365,6 +366,7 @@ pub fn notice_unseen_switch(current: &mut OnProcessor, task: Task, now_ns: u64) 
     if current.task == task.address() || current.task == 0 {
         return;
     }
+    cold_path();
     if current.flags != 0
         && let Some(gone) = record(current.slot)
     {
@@ -402,6 +404,7 @@ pub fn account_preemption(
     // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
     let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
     if gone_ns > now_ns {
+        cold_path();
         // SAFETY: the same.
         let since_ns = unsafe { core::ptr::read_volatile(&raw const current.since_ns) };
         if since_ns >= gone_ns {
@@ -418,6 +421,7 @@ pub fn account_preemption(
 /// come after the last switch.
 #[inline(always)]
 pub fn arrive_unseen(
+    task: Task,
     record: &mut ThreadRecord,
     slot: u32,
     current: &OnProcessor,
@@ -425,7 +429,18 @@ pub fn arrive_unseen(
     now_ns: u64,
 ) {
     let inside = is_inside(&record.clock);
-    if let Some(off_cpu) = record.clock.arrive_unseen(now_ns, current.since_ns) {
+    let off_cpu = if !kernel::reads_queues() {
+        record.clock.arrive_unseen(now_ns, current.since_ns)
+    } else if record.clock.has_left() {
+        let queued_ns = queue::queued_unseen_ns(task, record);
+        record
+            .clock
+            .arrive_unseen_queued(now_ns, current.since_ns, queued_ns)
+    } else {
+        None
+    };
+    if let Some(off_cpu) = off_cpu {
+        cold_path();
         count(Counter::SwitchesMissed);
         attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
     }
@@ -463,6 +478,7 @@ pub fn make_record(
         .start(settings::min_interval_ns(), &mut attribute::random);
     record.first_faults = task.faults();
     record.faults = record.first_faults;
+    record.queued_base_ns = queue::waited_ns(task);
     record.pid = task.pid();
     record.start_boot_ns = task.field(settings::task_start_boot());
     let leader: u64 = task.field(settings::task_leader());

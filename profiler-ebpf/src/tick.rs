@@ -83,7 +83,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             task,
             record,
             slot,
-            WalkEvent::NestedTick,
+            (WalkEvent::NestedTick, 0),
             (Some(kind), shift),
             control,
         );
@@ -92,7 +92,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
             task::notice_unseen_switch(current, task, now_ns);
-            task::arrive_unseen(record, slot, current, control, now_ns);
+            task::arrive_unseen(task, record, slot, current, control, now_ns);
             record.clock.tick(now_ns);
             record.faults = task.faults();
             if user_mode && record.clock.end_missed_call() {
@@ -108,7 +108,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 task,
                 record,
                 slot,
-                WalkEvent::Tick,
+                (WalkEvent::Tick, now_ns),
                 (Some(kind), shift),
                 control,
             );

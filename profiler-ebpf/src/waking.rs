@@ -6,6 +6,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::records::{GONE_SLOT, NO_SLOT, idle};
 
+use crate::queue;
 use crate::task::{self, Task, control, record};
 
 /// A sleeping thread is about to be made runnable.
@@ -27,8 +28,12 @@ pub fn sched_wakeup_new(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn wake(ctx: &BtfTracePointContext) -> Option<()> {
     control()?;
+    let task = Task::new(ctx.arg(0));
+    if !queue::is_wake_wanted(task) {
+        return None;
+    }
     // A thread without storage was never seen: its clock will start when it runs.
-    let reference = Task::new(ctx.arg(0)).storage(false)?;
+    let reference = task.storage(false)?;
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }

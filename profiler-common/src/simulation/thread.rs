@@ -195,7 +195,7 @@ impl<'world> SimulatedThread<'world> {
         let random = &mut self.world.random;
         let mut is_walked = self
             .marks
-            .leave(inside, left_ns, shift, gap_ns, &mut || random.bits());
+            .leave(inside, left_ns, || shift, gap_ns, &mut || random.bits());
         let weight = 1_u64 << (self.marks.rate_shift + shift);
         if !inside && self.world.rule == DivisionRule::FirstWaits {
             is_walked = self.is_among_first(left_ns);

@@ -86,7 +86,7 @@ impl Prices {
         }
         // Iterators run in this process, whose time counts by itself.
         let all = programs.iter();
-        let all = all.filter(|cost| !["seed", "look"].contains(&cost.name.as_str()));
+        let all = all.filter(|cost| !["seed", "look", "queued"].contains(&cost.name.as_str()));
         let all_ns: u64 = all.map(|cost| cost.run_ns).sum();
         if work.switches >= FEW_RUNS {
             let rest_ns = all_ns as f64 - calls_ns - work.walks_ns as f64;

@@ -217,7 +217,7 @@ impl Drain {
 
     /// One pass over the buffer that is `full`, to which nobody writes any more: frames to `each`,
     /// all else as the result, with how many records of threads were given back. `is_partial`:
-    /// processes that sleep are left out. Every thread that is seen as exited is gone with the next
+    /// processes that sleep are left out. `note_queued` notes in records who was woken. Every thread that is seen as exited is gone with the next
     /// pass.
     ///
     /// # Errors
@@ -226,6 +226,7 @@ impl Drain {
         &mut self,
         (full, is_partial): (usize, bool),
         (counts, looks): (&Counts, &Looks),
+        note_queued: impl FnOnce(),
         each: &mut dyn FnMut(RawStack),
     ) -> Result<(Pass, usize), StartError> {
         // Frames travel before the row that needs them is made: after the wait, all of this
@@ -244,6 +245,7 @@ impl Drain {
         pass.counters = counts.counters();
         // Before the reach is looked at: whoever has begun by then is told.
         pass.at_ns = monotonic_ns();
+        note_queued();
         self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });

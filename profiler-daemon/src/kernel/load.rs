@@ -14,6 +14,7 @@ use super::cost::Costs;
 use super::log::ProgramLog;
 use super::offsets;
 use super::programs::{Programs, program_of};
+use super::queues;
 use super::refusal::{StartError, program_refused, refused};
 use super::settings::{KernelSettings, TracedSystemCalls};
 use super::variant::{self, Variant};
@@ -25,6 +26,8 @@ pub(super) struct Loaded {
     pub(super) log: ProgramLog,
     /// Tasks are made known at their switch, if nothing is known of them.
     pub(super) creates_at_switch: bool,
+    /// When threads were woken is read from the scheduler's account of run queues.
+    pub(super) reads_queues: bool,
 }
 
 /// Loads one build of the programs.
@@ -35,6 +38,8 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(StartError::NoBtf)?;
     let types = btf::Btf::parse(&bytes)?;
     let fields = offsets::find(&types, variant)?;
+    let queue_fields = queues::fields(&types, variant);
+    let reads_queues = !queue_fields.is_empty();
     let creates_at_switch = variant.creates_at_switch(&types);
     drop(bytes);
     let create_at_switch = u32::from(creates_at_switch);
@@ -57,7 +62,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
         .map_max_entries("SUMS_0", settings.stacks_per_drain)
         .map_max_entries("SUMS_1", settings.stacks_per_drain)
         .map_max_entries("STACKS", settings.ring_bytes);
-    for (name, offset) in &fields {
+    for (name, offset) in fields.iter().chain(&queue_fields) {
         loader.override_global(name, offset, true);
     }
     match variant {
@@ -70,7 +75,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     };
     let mut ebpf = loader.load(variant.object()).map_err(refused)?;
     let log = ProgramLog::take(&mut ebpf);
-    let tracepoints = tracepoints(variant);
+    let tracepoints = tracepoints(variant, reads_queues);
     let calls: &[&'static str] = match settings.system_calls {
         TracedSystemCalls::Off => &[],
         _ => &calls::TRACEPOINTS,
@@ -79,27 +84,36 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
         &mut ebpf,
         &kernel_types,
         &[&tracepoints[..], calls].concat(),
+        if reads_queues {
+            &["seed", "look", "queued"]
+        } else {
+            &["seed", "look"]
+        },
     )?;
     Ok(Loaded {
         costs: Costs::of(&ebpf),
         programs: Programs::new(ebpf, tracepoints),
         log,
         creates_at_switch,
+        reads_queues,
     })
 }
 
 /// The tracepoint programs that this variant has beside those of system calls, by the names of
-/// their tracepoints.
-fn tracepoints(variant: Variant) -> Vec<&'static str> {
+/// their tracepoints. Where run queues are read, that of wakes has little to do, and that of new
+/// threads nothing.
+fn tracepoints(variant: Variant, reads_queues: bool) -> Vec<&'static str> {
     let mut names = vec![
         "sched_switch",
         "sched_waking",
-        "sched_wakeup_new",
         "sched_process_fork",
         "sched_process_exec",
         "sched_process_exit",
         "task_rename",
     ];
+    if !reads_queues {
+        names.push("sched_wakeup_new");
+    }
     if variant == Variant::Before517 {
         names.push("sched_process_free");
     }
@@ -110,6 +124,7 @@ fn load_programs(
     ebpf: &mut Ebpf,
     kernel_types: &Btf,
     tracepoints: &[&'static str],
+    iterators: &[&'static str],
 ) -> Result<(), StartError> {
     for name in tracepoints {
         let program: &mut BtfTracePoint = program_of(ebpf, name)?;
@@ -120,7 +135,7 @@ fn load_programs(
     let tick: &mut PerfEvent = program_of(ebpf, "tick")?;
     tick.load()
         .map_err(|error| program_refused("tick", error))?;
-    for name in ["seed", "look"] {
+    for name in iterators {
         let iteration: &mut Iter = program_of(ebpf, name)?;
         iteration
             .load("task", kernel_types)

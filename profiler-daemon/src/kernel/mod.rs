@@ -31,6 +31,7 @@ mod probes;
 mod probing;
 mod program_code;
 mod programs;
+mod queues;
 mod readmission;
 mod records;
 mod refusal;
@@ -113,6 +114,8 @@ pub struct Kernel {
     settings: KernelSettings,
     variant: Variant,
     creates_at_switch: bool,
+    /// As in [`Loaded`].
+    reads_queues: bool,
     /// Why the kernel refused the newer build of the programs, where the older one runs for that
     /// reason.
     newer_refused: Option<String>,
@@ -152,6 +155,7 @@ impl Kernel {
             costs,
             log,
             creates_at_switch,
+            reads_queues,
         } = load(&settings, variant)?;
         let tick = programs.tick()?;
         let maps = &mut programs.maps();
@@ -174,6 +178,7 @@ impl Kernel {
             settings,
             variant,
             creates_at_switch,
+            reads_queues,
             newer_refused: None,
         };
         kernel
@@ -200,9 +205,16 @@ impl Kernel {
         if let Some(unwind) = &mut self.unwind {
             unwind.pass_over();
         }
-        let (pass, freed) =
-            self.drain
-                .pass((full, is_partial), (&self.counts, &self.looks), each)?;
+        let (programs, reads_queues) = (&mut self.programs, self.reads_queues);
+        let note_queued = || {
+            if reads_queues {
+                queues::note_queued(programs);
+            }
+        };
+        let known = (&self.counts, &self.looks);
+        let (pass, freed) = self
+            .drain
+            .pass((full, is_partial), known, note_queued, each)?;
         self.targets.readmit(&pass, freed, &mut self.programs);
         self.log.flush();
         Ok(pass)

@@ -49,6 +49,25 @@ const OF_PROBES: &[(&str, &str, &[&str])] = &[
     ("RETURN_NEXT", "return_instance", &["next"]),
 ];
 
+/// The settings of where the scheduler keeps its account of waits in run queues: struct and members,
+/// which lie one in the other.
+const OF_QUEUES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "TASK_QUEUED_SINCE",
+        &[("task_struct", "sched_info"), ("sched_info", "last_queued")],
+    ),
+    (
+        "TASK_QUEUE_WAITED",
+        &[("task_struct", "sched_info"), ("sched_info", "run_delay")],
+    ),
+    (
+        "TASK_QUEUE_PART",
+        &[("task_struct", "se"), ("sched_entity", "cfs_rq")],
+    ),
+    ("PART_QUEUE", &[("cfs_rq", "rq")]),
+    ("QUEUE_CLOCK", &[("rq", "clock")]),
+];
+
 /// Setting names and offsets in bytes; before 5.17 also where a task's kernel stack begins and how
 /// long it is.
 ///
@@ -77,6 +96,20 @@ pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str,
         found.push(("KERNEL_STACK_BYTES", btf.size("irq_stack")?));
     }
     Ok(found)
+}
+
+/// Where the scheduler keeps its account of waits in run queues; all of them, or none.
+///
+/// # Errors
+/// If a field is missing.
+pub(super) fn of_queues(btf: &Btf<'_>) -> Result<Vec<(&'static str, u32)>, BtfError> {
+    let offset = |(setting, path): &(&'static str, &[(&str, &str)])| {
+        let steps = path
+            .iter()
+            .map(|(structure, member)| btf.offset(structure, &[member]));
+        Ok((*setting, steps.sum::<Result<u32, BtfError>>()?))
+    };
+    OF_QUEUES.iter().map(offset).collect()
 }
 
 /// All of them, or none.

@@ -42,6 +42,7 @@ mod peers;
 mod phantoms;
 mod points_over_http;
 mod processes;
+mod queued;
 mod quotas;
 mod reads;
 mod record;

@@ -1,0 +1,220 @@
+//! Run queues: when threads were woken, and when switches are, by what the scheduler has noted and
+//! read already. So no program need run at each wake, and none reads a clock at each switch. Where
+//! the scheduler keeps no such account, the programs at wakes tell (`waking`), and a clock is read.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use core::hint::cold_path;
+use profiler_common::clock::Phase;
+use profiler_common::records::{GONE_SLOT, NO_SLOT, OnProcessor, ThreadRecord};
+
+use crate::kernel;
+use crate::maps::WALKED;
+use crate::seed::TaskIteration;
+use crate::task::{self, Task, record};
+
+/// Places of [`WALKED`].
+pub const WALKED_PLACES: u32 = 1024;
+
+/// What the scheduler keeps of a task's waits in run queues, by their clocks.
+#[derive(Clone, Copy, Default)]
+pub struct QueueAccount {
+    /// Since when it is in one without a processor, nanoseconds; 0 = it is not.
+    pub since_ns: u64,
+    /// How long it was since its birth, nanoseconds, up to its last arrival on a processor or move
+    /// from one queue to another.
+    pub waited_ns: u64,
+}
+
+/// The time of the switch from `gone` to `come` on this processor.
+///
+/// The scheduler has read its clock as the switch began; but not where a wake had asked for the
+/// switch before, and it was read for that: the thread that leaves went on for some microseconds
+/// since. So it is taken only where that one gave its processor up, and not to a thread that was
+/// queued when the clock was read. (What remains is a thread that wakes two others in a row, and
+/// gives up before the one that came first may push it off.)
+#[inline(always)]
+pub fn switch_time(current: &mut OnProcessor, gone: Task, come: Task) -> u64 {
+    // SAFETY: takes nothing.
+    let clock = || unsafe { bpf_ktime_get_ns() };
+    if !kernel::reads_queues() {
+        return clock();
+    }
+    let queue_ns = kernel::queue_clock_ns(come);
+    let is_fresh = queue_ns != kernel::queue_account(come).since_ns;
+    let is_due = current.queue_clock.is_due(queue_ns);
+    if is_fresh && !is_due && gone.has_given_up() {
+        return current.queue_clock.monotonic(queue_ns);
+    }
+    let now_ns = clock();
+    if is_fresh && is_due {
+        cold_path();
+        current.queue_clock.compare(queue_ns, now_ns);
+    }
+    now_ns
+}
+
+/// How long the task has waited in run queues before; 0 where that is not known.
+#[inline(always)]
+pub fn waited_ns(task: Task) -> u64 {
+    if kernel::reads_queues() {
+        kernel::queue_account(task).waited_ns
+    } else {
+        0
+    }
+}
+
+/// The task comes onto this processor at `now_ns`, the time of the switch. Returns how long it was
+/// in run queues since it came last, if [`kernel::reads_queues`].
+#[inline(always)]
+pub fn queued_ns(task: Task, record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) -> u64 {
+    let account = kernel::queue_account(task);
+    if account.since_ns == 0 {
+        return since_base(record, account.waited_ns);
+    }
+    let queue_ns = kernel::queue_clock_ns(task);
+    // As the scheduler is about to count it: up to what its clock shows.
+    let waited_ns = account.waited_ns + queue_ns.wrapping_sub(account.since_ns);
+    let late_ns = now_ns.saturating_sub(current.queue_clock.monotonic(queue_ns));
+    since_base(record, waited_ns) + late_ns
+}
+
+/// The same of a task that has come unseen: the scheduler has counted it.
+#[inline(always)]
+pub fn queued_unseen_ns(task: Task, record: &mut ThreadRecord) -> u64 {
+    since_base(record, kernel::queue_account(task).waited_ns)
+}
+
+#[inline(always)]
+fn since_base(record: &mut ThreadRecord, waited_ns: u64) -> u64 {
+    let queued_ns = waited_ns.wrapping_sub(record.queued_base_ns);
+    record.queued_base_ns = waited_ns;
+    queued_ns
+}
+
+/// The task comes onto this processor, and was walked as it left: its wake was noted.
+#[inline(always)]
+pub fn end_walked(task: Task, record: &mut ThreadRecord) {
+    if record.marks.walk_ns == 0 || !kernel::reads_queues() {
+        return;
+    }
+    cold_path();
+    let (woken_ns, left_ns) = (record.clock.woken_ns, record.clock.last_ns);
+    record.marks.queued_late(if woken_ns < left_ns {
+        None
+    } else {
+        Some(woken_ns - left_ns)
+    });
+    forget_walked(task);
+}
+
+/// From outside: if the task is in a run queue, notes in its record when it was woken, as far as
+/// the queue that it is in tells.
+#[inline(always)]
+pub fn note_queued(task: Task, record: &mut ThreadRecord) {
+    if !kernel::reads_queues() {
+        return;
+    }
+    let account = kernel::queue_account(task);
+    // A thread that sleeps on may be left in its queue for a while.
+    if account.since_ns == 0
+        || task.has_given_up()
+        || task::is_in_update(record)
+        || !is_blocked(record)
+    {
+        return;
+    }
+    let Some(here) = task::on_processor() else {
+        return;
+    };
+    let before_ns = account.waited_ns.wrapping_sub(record.queued_base_ns);
+    let woken_ns = here
+        .queue_clock
+        .monotonic(account.since_ns)
+        .wrapping_sub(before_ns);
+    // SAFETY: one aligned word, which others than its thread may write.
+    unsafe { core::ptr::write_volatile(&raw mut record.clock.woken_ns, woken_ns) };
+}
+
+#[inline(always)]
+fn is_blocked(record: &ThreadRecord) -> bool {
+    // SAFETY: a word of the record.
+    unsafe { core::ptr::read_volatile(&raw const record.clock.phase) == Phase::Blocked as u32 }
+}
+
+/// Called once per task when the daemon reads the iterator, before it reads the records: a thread
+/// that was woken and has not come onto a processor yet has had no event of its own.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub extern "C" fn queued(ctx: *const TaskIteration) -> i32 {
+    // SAFETY: the iterator's context.
+    let task = unsafe { (*ctx).task };
+    if !task.is_null() {
+        note(Task::new(task));
+    }
+    0
+}
+
+#[inline(always)]
+fn note(task: Task) -> Option<()> {
+    // Asked first: of nearly every task there is nothing else to ask.
+    if !kernel::reads_queues() || kernel::queue_account(task).since_ns == 0 || task.is_exiting() {
+        return None;
+    }
+    let slot = task.storage(false)?.slot;
+    if slot != NO_SLOT && slot != GONE_SLOT {
+        note_queued(task, record(slot)?);
+    }
+    Some(())
+}
+
+/// The thread's place in [`WALKED`].
+#[inline(always)]
+fn place(tid: u32) -> Option<*mut u32> {
+    WALKED.get_ptr_mut(tid % WALKED_PLACES)
+}
+
+/// The task leaves its processor at `now_ns`, the time of the switch, and is about to be walked; if
+/// that is outside calls, its wake is to be noted. Returns when the walk begins.
+#[inline(always)]
+pub fn begin_walk(task: Task, record: &ThreadRecord, now_ns: u64) -> u64 {
+    if !kernel::reads_queues() {
+        return now_ns;
+    }
+    let tid = task.tid();
+    if !task::is_inside_now(record)
+        && let Some(place) = place(tid)
+    {
+        // SAFETY: one aligned word.
+        unsafe { core::ptr::write_volatile(place, tid) };
+    }
+    // SAFETY: takes nothing.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// It has come back.
+#[inline(always)]
+fn forget_walked(task: Task) {
+    let tid = task.tid();
+    if let Some(place) = place(tid)
+        && is_noted(place, tid)
+    {
+        // SAFETY: one aligned word.
+        unsafe { core::ptr::write_volatile(place, 0) };
+    }
+}
+
+#[inline(always)]
+fn is_noted(place: *mut u32, tid: u32) -> bool {
+    // SAFETY: one aligned word of a map's element.
+    unsafe { core::ptr::read_volatile(place) == tid }
+}
+
+/// Is the task's wake to be noted, beside what run queues tell?
+#[inline(always)]
+pub fn is_wake_wanted(task: Task) -> bool {
+    if !kernel::reads_queues() {
+        return true;
+    }
+    let tid = task.tid();
+    place(tid).is_some_and(|place| is_noted(place, tid))
+}
