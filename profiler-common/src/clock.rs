@@ -341,12 +341,17 @@ impl ThreadClock {
     }
 
     /// The same where the scheduler's account tells how long the thread was in run queues since it
-    /// came last: that was at the end, and all of it if it was preempted.
+    /// came last: that was at the end. If it was preempted, it is all of it, also where the account
+    /// leaves it out, as of a thread that was about to give its processor up.
     #[inline(always)]
     pub fn switch_in_queued(&mut self, now_ns: u64, queued_ns: u64) -> OffCpuInterval {
         let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
         // Clocks of two processors may differ by a hair: never more than the whole interval.
-        let blocked_ns = off_cpu_ns.saturating_sub(queued_ns);
+        let blocked_ns = if self.phase == Phase::Runnable as u32 {
+            0
+        } else {
+            off_cpu_ns.saturating_sub(queued_ns)
+        };
         self.come(OffCpuInterval {
             blocked_ns,
             runnable_ns: off_cpu_ns - blocked_ns,

@@ -109,7 +109,7 @@ fn the_scheduler_tells_how_long_a_thread_was_queued() {
         }
     );
     clock.switch_out(117, false);
-    assert_eq!(clock.switch_in_queued(121, 4).waited(), [0, 4]);
+    assert_eq!(clock.switch_in_queued(121, 0).waited(), [0, 4]);
     clock.switch_out(122, true);
     assert_eq!(clock.switch_in_queued(125, 4).waited(), [0, 3]);
     assert_eq!(classes(&clock), (7, 0, 8, 10, 0));

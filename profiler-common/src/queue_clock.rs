@@ -1,12 +1,11 @@
-//! The clock of a processor's run queue beside the monotonic one. The scheduler has read its clock
-//! for each switch already: what it read is the time of the switch, and no other clock need be
-//! read, as long as the two are compared often enough.
+//! The clock of a processor's run queue beside the monotonic one: the scheduler notes by the one
+//! since when a thread is in a queue.
 //!
 //! Both are the same counter, of which the monotonic clock is steered by whoever keeps the time,
 //! by 500 parts in a million at most. A comparison finds the run queue's a little old (it was read
 //! as the scheduler began), so the difference is never found too small; too large, it is taken over
-//! no faster than the monotonic clock can be steered. An error within these bounds moves a border
-//! between two intervals, and changes no sum.
+//! no faster than the monotonic clock can be steered. An error within these bounds moves the border
+//! between blocked and runnable, and changes no sum.
 
 /// The clocks are compared after so long, by the run queue's.
 const COMPARED_EVERY_NS: u64 = 1_000_000;
@@ -47,6 +46,25 @@ impl QueueClock {
             ahead_ns
         };
         self.compared_ns = queue_ns;
+    }
+
+    /// Were they ever compared? Before that, no time is known.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_compared(&self) -> bool {
+        self.compared_ns != 0
+    }
+
+    /// By how much the monotonic clock, at `now_ns`, is further than the run queue's time
+    /// `queue_ns`; 0 before they were ever compared.
+    #[must_use]
+    #[inline(always)]
+    pub const fn late_ns(&self, queue_ns: u64, now_ns: u64) -> u64 {
+        if self.is_compared() {
+            now_ns.saturating_sub(self.monotonic(queue_ns))
+        } else {
+            0
+        }
     }
 
     /// The run queue's time `queue_ns` on the monotonic clock.
@@ -99,10 +117,13 @@ mod tests {
         let mut clock = QueueClock::default();
         let mut queue_ns = 1_000_000_000;
         let mut ahead_ns: u64 = 3_000_000_000;
+        assert_eq!(clock.late_ns(queue_ns, queue_ns + ahead_ns), 0);
         assert_eq!(
             tell(&mut clock, queue_ns, queue_ns + ahead_ns),
             4_000_000_000
         );
+        let late_ns = clock.late_ns(queue_ns, queue_ns + ahead_ns + 700);
+        assert_eq!((clock.is_compared(), late_ns), (true, 700));
         queue_ns += 1_100_000;
         let told = tell(&mut clock, queue_ns, queue_ns + ahead_ns + 50_000);
         let off = told - queue_ns - ahead_ns;

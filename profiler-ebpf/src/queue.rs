@@ -1,6 +1,6 @@
-//! Run queues: when threads were woken, and when switches are, by what the scheduler has noted and
-//! read already. So no program need run at each wake, and none reads a clock at each switch. Where
-//! the scheduler keeps no such account, the programs at wakes tell (`waking`), and a clock is read.
+//! Run queues: when threads were woken, by what the scheduler has noted already. So no program need
+//! store a time at each wake. Where the scheduler keeps no such account, the programs at wakes tell
+//! (`waking`).
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::hint::cold_path;
@@ -25,32 +25,20 @@ pub struct QueueAccount {
     pub waited_ns: u64,
 }
 
-/// The time of the switch from `gone` to `come` on this processor.
+/// A switch to `come` at `now_ns` on this processor: keeps its run queue's clock known.
 ///
-/// The scheduler has read its clock as the switch began; but not where a wake had asked for the
-/// switch before, and it was read for that: the thread that leaves went on for some microseconds
-/// since. So it is taken only where that one gave its processor up, and not to a thread that was
-/// queued when the clock was read. (What remains is a thread that wakes two others in a row, and
-/// gives up before the one that came first may push it off.)
+/// The scheduler has read that clock as the switch began, but not where a wake had asked for the
+/// switch before, and it was read for that: some microseconds ago.
 #[inline(always)]
-pub fn switch_time(current: &mut OnProcessor, gone: Task, come: Task) -> u64 {
-    // SAFETY: takes nothing.
-    let clock = || unsafe { bpf_ktime_get_ns() };
+pub fn follow_clock(current: &mut OnProcessor, come: Task, now_ns: u64) {
     if !kernel::reads_queues() {
-        return clock();
+        return;
     }
     let queue_ns = kernel::queue_clock_ns(come);
-    let is_fresh = queue_ns != kernel::queue_account(come).since_ns;
-    let is_due = current.queue_clock.is_due(queue_ns);
-    if is_fresh && !is_due && gone.has_given_up() {
-        return current.queue_clock.monotonic(queue_ns);
-    }
-    let now_ns = clock();
-    if is_fresh && is_due {
+    if current.queue_clock.is_due(queue_ns) && queue_ns != kernel::queue_account(come).since_ns {
         cold_path();
         current.queue_clock.compare(queue_ns, now_ns);
     }
-    now_ns
 }
 
 /// How long the task has waited in run queues before; 0 where that is not known.
@@ -74,8 +62,7 @@ pub fn queued_ns(task: Task, record: &mut ThreadRecord, current: &OnProcessor, n
     let queue_ns = kernel::queue_clock_ns(task);
     // As the scheduler is about to count it: up to what its clock shows.
     let waited_ns = account.waited_ns + queue_ns.wrapping_sub(account.since_ns);
-    let late_ns = now_ns.saturating_sub(current.queue_clock.monotonic(queue_ns));
-    since_base(record, waited_ns) + late_ns
+    since_base(record, waited_ns) + current.queue_clock.late_ns(queue_ns, now_ns)
 }
 
 /// The same of a task that has come unseen: the scheduler has counted it.
@@ -126,6 +113,9 @@ pub fn note_queued(task: Task, record: &mut ThreadRecord) {
     let Some(here) = task::on_processor() else {
         return;
     };
+    if !here.queue_clock.is_compared() {
+        return;
+    }
     let before_ns = account.waited_ns.wrapping_sub(record.queued_base_ns);
     let woken_ns = here
         .queue_clock

@@ -28,12 +28,15 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(control) = control()
         && let Some(current) = task::on_processor()
     {
+        // SAFETY: takes nothing.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
         let preempted = ctx.arg::<u64>(0) & 0xff != 0;
         let (gone, come) = (Task::new(ctx.arg(1)), Task::new(ctx.arg(2)));
-        let now_ns = queue::switch_time(current, gone, come);
+        let gave_up = !preempted && gone.has_given_up();
         current.switches += 1;
+        queue::follow_clock(current, come, now_ns);
         task::notice_unseen_switch(current, gone, now_ns);
-        leave(&ctx, gone, current, control, now_ns, preempted);
+        leave(&ctx, gone, current, control, now_ns, gave_up);
         arrive(come, current, control, now_ns);
     }
     0
@@ -46,7 +49,7 @@ fn leave(
     current: &mut OnProcessor,
     control: &Control,
     now_ns: u64,
-    preempted: bool,
+    gave_up: bool,
 ) -> Option<()> {
     if current.task != task.address() || current.generation != control.generation {
         cold_path();
@@ -64,7 +67,6 @@ fn leave(
     }
     let slot = current.slot;
     let record = record(slot)?;
-    let gave_up = !preempted && task.has_given_up();
     if task::is_in_update(record) {
         cold_path();
         // Some kernels preempt programs (not this one): the thread leaves in the middle of an
