@@ -248,7 +248,8 @@ impl ThreadClock {
         Some(self.switch_in_queued(came_ns, queued_ns))
     }
 
-    /// As [`ThreadClock::arrive_unseen`], without a change: when it came, and the time that it was off its processor.
+    /// As [`ThreadClock::arrive_unseen`], without a change: when it came, and the time that it was
+    /// off its processor.
     #[must_use]
     #[inline(always)]
     pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, OffCpuInterval)> {

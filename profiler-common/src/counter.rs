@@ -77,8 +77,8 @@ counters! {
     /// Switch-ins without a wake, where wakes are traced: the whole off-CPU interval counts as
     /// blocked.
     WakesMissed = 15, "wakes_missed", Race;
-    /// Wakes that came before the switch-out was complete, where wakes are traced: the whole off-CPU
-    /// interval counts as runnable.
+    /// Wakes that came before the switch-out was complete, where wakes are traced: the whole
+    /// off-CPU interval counts as runnable.
     WakesEarly = 16, "wakes_early", Race;
     /// System calls whose exit was not seen: another was entered, or a tick found user mode.
     CallsNested = 17, "calls_nested", Race;

@@ -47,8 +47,9 @@ pub fn random() -> u32 {
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside
 /// a call or at its end, the marks that have fallen. A tick stands for `1 << shift` ticks; where
-/// there is none, each mark stands for so many. The cost is counted from `began_ns`. `None` if no row could be had, or the stack of the
-/// call's entry, which is its, was not kept: the thread's reserve has them.
+/// there is none, each mark stands for so many. The cost is counted from `began_ns`. `None` if no
+/// row could be had, or the stack of the call's entry, which is its, was not kept: the thread's
+/// reserve has them.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,

@@ -217,8 +217,8 @@ impl Drain {
 
     /// One pass over the buffer that is `full`, to which nobody writes any more: frames to `each`,
     /// all else as the result, with how many records of threads were given back. `is_partial`:
-    /// processes that sleep are left out. `note_queued` notes in records who was woken. Every thread that is seen as exited is gone with the next
-    /// pass.
+    /// processes that sleep are left out. `note_queued` notes in records who was woken. Every
+    /// thread that is seen as exited is gone with the next pass.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses to hand over a map.

@@ -49,8 +49,8 @@ const OF_PROBES: &[(&str, &str, &[&str])] = &[
     ("RETURN_NEXT", "return_instance", &["next"]),
 ];
 
-/// The settings of where the scheduler keeps its account of waits in run queues: struct and members,
-/// which lie one in the other.
+/// The settings of where the scheduler keeps its account of waits in run queues: structs and
+/// members, which lie one in the other.
 const OF_QUEUES: &[(&str, &[(&str, &str)])] = &[
     (
         "TASK_QUEUED_SINCE",
