@@ -226,26 +226,19 @@ impl ThreadClock {
 
     /// The thread is found on a processor whose last known switch, to another thread, was at
     /// `since_ns` (0: none is known). If it was not seen to come, it came as soon as it can have:
-    /// then, or when it was woken. `None`: it was seen.
+    /// then, or when it was woken. `queued_ns`: as for [`ThreadClock::switch_in`], asked where that
+    /// is so. `None`: it was seen.
     #[inline(always)]
-    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<OffCpuInterval> {
-        let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
-        self.miss_switch();
-        Some(self.switch_in(came_ns))
-    }
-
-    /// The same where the scheduler's account tells how long the thread was in run queues since it
-    /// came last.
-    #[inline(always)]
-    pub fn arrive_unseen_queued(
+    pub fn arrive_unseen(
         &mut self,
         now_ns: u64,
         since_ns: u64,
-        queued_ns: u64,
+        queued_ns: impl FnOnce() -> Option<u64>,
     ) -> Option<OffCpuInterval> {
         let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
+        cold_path();
         self.miss_switch();
-        Some(self.switch_in_queued(came_ns, queued_ns))
+        Some(self.switch_in(came_ns, queued_ns()))
     }
 
     /// As [`ThreadClock::arrive_unseen`], without a change: when it came, and the time that it was
@@ -261,16 +254,9 @@ impl ThreadClock {
         ))
     }
 
-    /// Was it seen to leave its processor, and not to come onto one since?
-    #[must_use]
-    #[inline(always)]
-    pub const fn has_left(&self) -> bool {
-        self.phase == Phase::Blocked as u32 || self.phase == Phase::Runnable as u32
-    }
-
     #[inline(always)]
     fn unseen_arrival_ns(&self, now_ns: u64, since_ns: u64) -> Option<u64> {
-        if !self.has_left() {
+        if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
             return None;
         }
         let came_ns = if since_ns == 0 {
@@ -334,38 +320,14 @@ impl ThreadClock {
         };
     }
 
-    /// The thread comes onto a processor.
+    /// The thread comes onto a processor. `queued_ns`: how long it was in run queues since it left,
+    /// by the scheduler's account; `None`: by when it was woken.
     #[inline(always)]
-    pub fn switch_in(&mut self, now_ns: u64) -> OffCpuInterval {
-        let off_cpu = self.off_cpu_interval(now_ns);
-        self.come(off_cpu)
-    }
-
-    /// The same where the scheduler's account tells how long the thread was in run queues since it
-    /// came last: that was at the end. If it was preempted, it is all of it, also where the account
-    /// leaves it out, as of a thread that was about to give its processor up.
-    #[inline(always)]
-    pub fn switch_in_queued(&mut self, now_ns: u64, queued_ns: u64) -> OffCpuInterval {
-        let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
-        // Clocks of two processors may differ by a hair: never more than the whole interval.
-        let blocked_ns = if self.phase == Phase::Runnable as u32 {
-            0
-        } else {
-            off_cpu_ns.saturating_sub(queued_ns)
+    pub fn switch_in(&mut self, now_ns: u64, queued_ns: Option<u64>) -> OffCpuInterval {
+        let off_cpu = match queued_ns {
+            Some(queued_ns) => self.queued_interval(now_ns, queued_ns),
+            None => self.off_cpu_interval(now_ns),
         };
-        self.come(OffCpuInterval {
-            blocked_ns,
-            runnable_ns: off_cpu_ns - blocked_ns,
-            wake: if self.phase == Phase::Running as u32 {
-                Wake::NeverLeft
-            } else {
-                Wake::Seen
-            },
-        })
-    }
-
-    #[inline(always)]
-    fn come(&mut self, off_cpu: OffCpuInterval) -> OffCpuInterval {
         if matches!(off_cpu.wake, Wake::NeverLeft) {
             cold_path();
             self.miss_switch();
@@ -515,6 +477,29 @@ impl ThreadClock {
             blocked_ns,
             runnable_ns: off_cpu_ns - blocked_ns,
             wake,
+        }
+    }
+
+    /// The same where it was in run queues for the last `queued_ns`. If it was preempted, that is
+    /// all of it, also where the account leaves it out, as of a thread that was about to give its
+    /// processor up.
+    #[inline(always)]
+    fn queued_interval(&self, now_ns: u64, queued_ns: u64) -> OffCpuInterval {
+        let off_cpu_ns = now_ns.saturating_sub(self.last_ns);
+        // Clocks of two processors may differ by a hair: never more than the whole interval.
+        let blocked_ns = if self.phase == Phase::Runnable as u32 {
+            0
+        } else {
+            off_cpu_ns.saturating_sub(queued_ns)
+        };
+        OffCpuInterval {
+            blocked_ns,
+            runnable_ns: off_cpu_ns - blocked_ns,
+            wake: if self.phase == Phase::Running as u32 {
+                Wake::NeverLeft
+            } else {
+                Wake::Seen
+            },
         }
     }
 

@@ -29,7 +29,7 @@ fn a_call_that_waits() {
     assert!(!clock.enter_call(110, 7));
     clock.switch_out(115, true);
     clock.woken_ns = 125;
-    let off_cpu = clock.switch_in(128);
+    let off_cpu = clock.switch_in(128, None);
     assert_eq!(
         off_cpu,
         OffCpuInterval {
@@ -61,7 +61,7 @@ fn preempted_in_user_mode() {
     let mut clock = started();
     clock.switch_out(104, false);
     assert_eq!(
-        clock.switch_in(112),
+        clock.switch_in(112, None),
         OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 8,
@@ -81,7 +81,7 @@ fn the_waker_is_faster_than_the_switch_out() {
     clock.woken_ns = 104;
     clock.switch_out(105, true);
     assert_eq!(
-        clock.switch_in(111),
+        clock.switch_in(111, None),
         OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 6,
@@ -99,7 +99,7 @@ fn the_scheduler_tells_how_long_a_thread_was_queued() {
     let mut clock = started();
     clock.switch_out(104, true);
     clock.woken_ns = 106;
-    let off_cpu = clock.switch_in_queued(115, 3);
+    let off_cpu = clock.switch_in(115, Some(3));
     assert_eq!(
         off_cpu,
         OffCpuInterval {
@@ -109,9 +109,9 @@ fn the_scheduler_tells_how_long_a_thread_was_queued() {
         }
     );
     clock.switch_out(117, false);
-    assert_eq!(clock.switch_in_queued(121, 0).waited(), [0, 4]);
+    assert_eq!(clock.switch_in(121, Some(0)).waited(), [0, 4]);
     clock.switch_out(122, true);
-    assert_eq!(clock.switch_in_queued(125, 4).waited(), [0, 3]);
+    assert_eq!(clock.switch_in(125, Some(4)).waited(), [0, 3]);
     assert_eq!(classes(&clock), (7, 0, 8, 10, 0));
     assert_eq!((clock.elapsed_ns(), clock.switches_missed), (25, 0));
 }
@@ -122,16 +122,16 @@ fn who_comes_unseen_was_queued_before() {
     // switch there and was in run queues just before; that one which comes though it was not seen
     // to leave is counted as such; and that one which runs on is left alone.
     let mut clock = started();
-    assert_eq!(clock.arrive_unseen_queued(103, 102, 9), None);
+    assert_eq!(clock.arrive_unseen(103, 102, || Some(9)), None);
     clock.switch_out(104, true);
     let off_cpu = clock
-        .arrive_unseen_queued(120, 112, 3)
+        .arrive_unseen(120, 112, || Some(3))
         .expect("it had left");
     assert_eq!(off_cpu.waited(), [5, 3]);
     clock.tick(120);
     assert_eq!(classes(&clock), (12, 0, 5, 3, 0));
     assert_eq!(clock.switches_missed, 1);
-    let off_cpu = clock.switch_in_queued(126, 2);
+    let off_cpu = clock.switch_in(126, Some(2));
     assert_eq!((off_cpu.wake, off_cpu.waited()), (Wake::NeverLeft, [4, 2]));
     assert_eq!((clock.elapsed_ns(), clock.switches_missed), (26, 2));
 }
@@ -146,7 +146,7 @@ fn a_wait_that_was_accounted_for_as_it_ended_has_no_race() {
     clock.woken_ns = 109;
     clock.assume_call(111, NO_CALL, 0);
     assert_eq!(
-        clock.switch_in(111),
+        clock.switch_in(111, None),
         OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 0,
@@ -172,7 +172,7 @@ fn a_wake_that_came_to_nothing_does_not_hide_the_sleep() {
     );
     clock.woken_ns = 2_000;
     assert_eq!(
-        clock.switch_in(2_002),
+        clock.switch_in(2_002, None),
         OffCpuInterval {
             blocked_ns: 1_895,
             runnable_ns: 2,
@@ -187,10 +187,10 @@ fn an_old_wake_is_none() {
     let mut clock = started();
     clock.switch_out(110, true);
     clock.woken_ns = 115;
-    clock.switch_in(120);
+    clock.switch_in(120, None);
     clock.switch_out(130, true);
     assert_eq!(
-        clock.switch_in(140),
+        clock.switch_in(140, None),
         OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 0,
@@ -208,7 +208,7 @@ fn a_switch_out_that_was_not_seen() {
     clock.tick(104);
     clock.woken_ns = 114;
     assert_eq!(
-        clock.switch_in(116),
+        clock.switch_in(116, None),
         OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 2,
@@ -216,7 +216,7 @@ fn a_switch_out_that_was_not_seen() {
         }
     );
     assert_eq!(
-        clock.switch_in(120),
+        clock.switch_in(120, None),
         OffCpuInterval {
             blocked_ns: 0,
             runnable_ns: 4,
@@ -237,11 +237,15 @@ fn an_arrival_that_was_not_seen() {
         let mut clock = started();
         clock.switch_out(110, true);
         clock.woken_ns = 114;
-        assert!(clock.arrive_unseen(117, since_ns).is_some());
+        assert!(clock.arrive_unseen(117, since_ns, || None).is_some());
         clock.tick(117);
         assert_eq!(classes(&clock), expected);
         assert_eq!(clock.switches_missed, 1);
-        assert_eq!(clock.arrive_unseen(118, since_ns), None, "it is here now");
+        assert_eq!(
+            clock.arrive_unseen(118, since_ns, || None),
+            None,
+            "it is here now"
+        );
         assert_eq!(clock.switches_missed, 1);
     }
 }
@@ -261,7 +265,7 @@ fn a_thread_that_left_unseen_does_not_run_on() {
     assert_eq!(assumed.assume_call(170, 3, 0).0, [60, 10]);
     assert_eq!(classes(&suspended), (0, 0, 60, 10, 0));
     assert_eq!(classes(&assumed), (0, 0, 60, 10, 0));
-    clock.switch_in(170);
+    clock.switch_in(170, None);
     assert_eq!(classes(&clock.view(180)), (10, 0, 60, 10, 0));
 }
 
@@ -297,7 +301,7 @@ fn a_wake_from_a_processor_whose_clock_is_ahead() {
     clock.switch_out(110, true);
     clock.woken_ns = 125;
     assert_eq!(
-        clock.switch_in(120),
+        clock.switch_in(120, None),
         OffCpuInterval {
             blocked_ns: 10,
             runnable_ns: 0,
@@ -319,7 +323,7 @@ fn a_sleeping_thread_grows_in_each_report() {
     assert_eq!(classes(&clock.view(170)), (10, 10, 50, 0, 0));
     clock.woken_ns = 180;
     assert_eq!(classes(&clock.view(190)), (10, 10, 60, 10, 0));
-    assert_eq!(clock.switch_in(190).blocked_ns, 60);
+    assert_eq!(clock.switch_in(190, None).blocked_ns, 60);
     assert_eq!(classes(&clock), (10, 10, 60, 10, 0));
 }
 
@@ -329,7 +333,7 @@ fn a_kernel_thread_has_no_user_time() {
     let mut clock = ThreadClock::default();
     clock.start(100, Phase::Blocked, NO_CALL, KERNEL_THREAD);
     clock.woken_ns = 130;
-    clock.switch_in(140);
+    clock.switch_in(140, None);
     clock.switch_out(150, true);
     assert_eq!(classes(&clock), (0, 0, 30, 10, 10));
 }
@@ -340,7 +344,7 @@ fn a_child_leaves_the_call_that_made_it() {
     let mut clock = ThreadClock::default();
     clock.start(100, Phase::Blocked, 56, 0);
     clock.woken_ns = 101;
-    clock.switch_in(110);
+    clock.switch_in(110, None);
     assert_eq!(clock.leave_call(113), None);
     clock.tick(120);
     assert_eq!(classes(&clock), (7, 3, 1, 9, 0));
@@ -431,16 +435,16 @@ proptest! {
             match event {
                 ClockEvent::Tick => clock.tick(now),
                 ClockEvent::Gone => clock.gone_ns = now,
-                ClockEvent::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
-                ClockEvent::InQueued(queued_ns) => { clock.switch_in_queued(now, queued_ns); }
+                ClockEvent::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt), || None); }
+                ClockEvent::InQueued(queued_ns) => { clock.switch_in(now, Some(queued_ns)); }
                 ClockEvent::ArriveUnseenQueued(queued_ns) => {
-                    clock.arrive_unseen_queued(now, now.saturating_sub(dt), queued_ns);
+                    clock.arrive_unseen(now, now.saturating_sub(dt), || Some(queued_ns));
                 }
                 ClockEvent::Assume(call) => { clock.assume_call(now, call, 0); }
                 ClockEvent::Out(gave_up) => clock.switch_out(now, gave_up),
                 ClockEvent::In => {
                     let before = clock;
-                    let off_cpu = clock.switch_in(now);
+                    let off_cpu = clock.switch_in(now, None);
                     let passed_ns = off_cpu.blocked_ns + off_cpu.runnable_ns;
                     prop_assert_eq!(clock.last_ns - before.last_ns, passed_ns);
                 }
@@ -463,7 +467,7 @@ proptest! {
             // A measured function that begins or ends now: as the next tick would have it.
             if flags == 0 && let Some(snapshot) = ThreadUsage::of(&clock, [0; 2], now + 5, now) {
                 let mut ticked = clock;
-                ticked.arrive_unseen(now + 5, now);
+                ticked.arrive_unseen(now + 5, now, || None);
                 ticked.tick(now + 5);
                 prop_assert_eq!(snapshot.times, ticked.totals);
             }

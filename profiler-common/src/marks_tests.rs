@@ -425,7 +425,7 @@ proptest! {
                     if wake {
                         clock.woken_ns = now_ns;
                     }
-                    let waited = clock.switch_in(now_ns + 700).waited();
+                    let waited = clock.switch_in(now_ns + 700, None).waited();
                     match marks.end_wait(inside, waited, min_interval_ns, &mut random) {
                         Ended::Divided => {}
                         Ended::Walked(sums) if inside && !room => {

@@ -7,7 +7,7 @@
 //! no faster than the monotonic clock can be steered. An error within these bounds moves the border
 //! between blocked and runnable, and changes no sum.
 
-/// The clocks are compared after so long, by the run queue's.
+/// The clocks are compared after so long.
 const COMPARED_EVERY_NS: u64 = 1_000_000;
 /// Beside one part in 1024 of the time since the last comparison, the difference may grow so much.
 const GROWTH_NS: u64 = 500;
@@ -20,16 +20,16 @@ const JUMP_NS: u64 = 100_000_000;
 pub struct QueueClock {
     /// What the monotonic clock is ahead by, modulo 2^64.
     ahead_ns: u64,
-    /// When they were compared last, by the run queue's clock; 0 = never.
+    /// When they were compared last, by the monotonic clock; 0 = never.
     compared_ns: u64,
 }
 
 impl QueueClock {
-    /// Are the clocks to be compared before the run queue's time `queue_ns` is used?
+    /// Are the clocks to be compared again?
     #[must_use]
     #[inline(always)]
-    pub const fn is_due(&self, queue_ns: u64) -> bool {
-        queue_ns.wrapping_sub(self.compared_ns) > COMPARED_EVERY_NS
+    pub const fn is_due(&self, now_ns: u64) -> bool {
+        now_ns.wrapping_sub(self.compared_ns) > COMPARED_EVERY_NS
     }
 
     /// The monotonic clock shows `now_ns`; the run queue's showed `queue_ns` a little before.
@@ -37,15 +37,15 @@ impl QueueClock {
     pub fn compare(&mut self, queue_ns: u64, now_ns: u64) {
         let ahead_ns = now_ns.wrapping_sub(queue_ns);
         let grown_ns = ahead_ns.wrapping_sub(self.ahead_ns);
-        let growth_ns = GROWTH_NS + (queue_ns.wrapping_sub(self.compared_ns) >> 10);
+        let growth_ns = GROWTH_NS + (now_ns.wrapping_sub(self.compared_ns) >> 10);
         // What has shrunk is larger than any jump, modulo 2^64.
         let is_old = grown_ns > growth_ns && grown_ns < JUMP_NS;
-        self.ahead_ns = if self.compared_ns != 0 && is_old {
+        self.ahead_ns = if self.is_compared() && is_old {
             self.ahead_ns.wrapping_add(growth_ns)
         } else {
             ahead_ns
         };
-        self.compared_ns = queue_ns;
+        self.compared_ns = now_ns;
     }
 
     /// Were they ever compared? Before that, no time is known.
@@ -55,11 +55,10 @@ impl QueueClock {
         self.compared_ns != 0
     }
 
-    /// By how much the monotonic clock, at `now_ns`, is further than the run queue's time
-    /// `queue_ns`; 0 before they were ever compared.
+    /// The time from the run queue's `queue_ns` to `now_ns`; 0 before they were ever compared.
     #[must_use]
     #[inline(always)]
-    pub const fn late_ns(&self, queue_ns: u64, now_ns: u64) -> u64 {
+    pub const fn elapsed_ns(&self, queue_ns: u64, now_ns: u64) -> u64 {
         if self.is_compared() {
             now_ns.saturating_sub(self.monotonic(queue_ns))
         } else {
@@ -81,7 +80,7 @@ mod tests {
 
     /// Compares when that is due, and tells the time.
     fn tell(clock: &mut QueueClock, queue_ns: u64, now_ns: u64) -> u64 {
-        if clock.is_due(queue_ns) {
+        if clock.is_due(now_ns) {
             clock.compare(queue_ns, now_ns);
         }
         clock.monotonic(queue_ns)
@@ -117,13 +116,13 @@ mod tests {
         let mut clock = QueueClock::default();
         let mut queue_ns = 1_000_000_000;
         let mut ahead_ns: u64 = 3_000_000_000;
-        assert_eq!(clock.late_ns(queue_ns, queue_ns + ahead_ns), 0);
+        assert_eq!(clock.elapsed_ns(queue_ns, queue_ns + ahead_ns), 0);
         assert_eq!(
             tell(&mut clock, queue_ns, queue_ns + ahead_ns),
             4_000_000_000
         );
-        let late_ns = clock.late_ns(queue_ns, queue_ns + ahead_ns + 700);
-        assert_eq!((clock.is_compared(), late_ns), (true, 700));
+        let elapsed_ns = clock.elapsed_ns(queue_ns, queue_ns + ahead_ns + 700);
+        assert_eq!((clock.is_compared(), elapsed_ns), (true, 700));
         queue_ns += 1_100_000;
         let told = tell(&mut clock, queue_ns, queue_ns + ahead_ns + 50_000);
         let off = told - queue_ns - ahead_ns;

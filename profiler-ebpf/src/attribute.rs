@@ -47,16 +47,15 @@ pub fn random() -> u32 {
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside
 /// a call or at its end, the marks that have fallen. A tick stands for `1 << shift` ticks; where
-/// there is none, each mark stands for so many. The cost is counted from `began_ns`. `None` if no
-/// row could be had, or the stack of the call's entry, which is its, was not kept: the thread's
-/// reserve has them.
+/// there is none, each mark stands for so many. `None` if no row could be had, or the stack of the
+/// call's entry, which is its, was not kept: the thread's reserve has them.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
     task: Task,
     record: &mut ThreadRecord,
     slot: u32,
-    (moment, began_ns): (WalkEvent, u64),
+    moment: WalkEvent,
     (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
@@ -75,7 +74,7 @@ pub fn walk(
     {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        let cost_ns = now_ns.saturating_sub(began_ns);
+        let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
         if matches!(moment, WalkEvent::Enter | WalkEvent::Leave) {
@@ -190,7 +189,7 @@ pub fn walk_entry(
         task,
         record,
         slot,
-        (WalkEvent::Enter, record.clock.last_ns),
+        WalkEvent::Enter,
         (None, 0),
         control,
     ) {

@@ -154,7 +154,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
                 task,
                 record,
                 slot,
-                (WalkEvent::Exit, now_ns),
+                WalkEvent::Exit,
                 (None, 0),
                 control,
             );

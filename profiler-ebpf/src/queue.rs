@@ -2,7 +2,6 @@
 //! store a time at each wake. Where the scheduler keeps no such account, the programs at wakes tell
 //! (`waking`).
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::hint::cold_path;
 use profiler_common::clock::Phase;
 use profiler_common::records::{GONE_SLOT, NO_SLOT, OnProcessor, ThreadRecord};
@@ -31,12 +30,12 @@ pub struct QueueAccount {
 /// switch before, and it was read for that: some microseconds ago.
 #[inline(always)]
 pub fn follow_clock(current: &mut OnProcessor, come: Task, now_ns: u64) {
-    if !kernel::reads_queues() {
+    if !kernel::reads_queues() || !current.queue_clock.is_due(now_ns) {
         return;
     }
+    cold_path();
     let queue_ns = kernel::queue_clock_ns(come);
-    if current.queue_clock.is_due(queue_ns) && queue_ns != kernel::queue_account(come).since_ns {
-        cold_path();
+    if queue_ns != kernel::queue_account(come).since_ns {
         current.queue_clock.compare(queue_ns, now_ns);
     }
 }
@@ -51,31 +50,28 @@ pub fn waited_ns(task: Task) -> u64 {
     }
 }
 
-/// The task comes onto this processor at `now_ns`, the time of the switch. Returns how long it was
-/// in run queues since it came last, if [`kernel::reads_queues`].
+/// How long the task was in run queues by `now_ns`, since it had been for `base_ns` in all; with
+/// `None`, the last time only. It comes onto this processor, or is there. `None`: not known.
 #[inline(always)]
-pub fn queued_ns(task: Task, record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) -> u64 {
-    let account = kernel::queue_account(task);
-    if account.since_ns == 0 {
-        return since_base(record, account.waited_ns);
+pub fn queued_ns(
+    task: Task,
+    base_ns: Option<u64>,
+    current: &OnProcessor,
+    now_ns: u64,
+) -> Option<u64> {
+    if !kernel::reads_queues() {
+        return None;
     }
-    let queue_ns = kernel::queue_clock_ns(task);
-    // As the scheduler is about to count it: up to what its clock shows.
-    let waited_ns = account.waited_ns + queue_ns.wrapping_sub(account.since_ns);
-    since_base(record, waited_ns) + current.queue_clock.late_ns(queue_ns, now_ns)
-}
-
-/// The same of a task that has come unseen: the scheduler has counted it.
-#[inline(always)]
-pub fn queued_unseen_ns(task: Task, record: &mut ThreadRecord) -> u64 {
-    since_base(record, kernel::queue_account(task).waited_ns)
-}
-
-#[inline(always)]
-fn since_base(record: &mut ThreadRecord, waited_ns: u64) -> u64 {
-    let queued_ns = waited_ns.wrapping_sub(record.queued_base_ns);
-    record.queued_base_ns = waited_ns;
-    queued_ns
+    let account = kernel::queue_account(task);
+    let before_ns = match base_ns {
+        Some(base_ns) => account.waited_ns.wrapping_sub(base_ns),
+        None => 0,
+    };
+    if account.since_ns == 0 {
+        Some(before_ns)
+    } else {
+        Some(before_ns + current.queue_clock.elapsed_ns(account.since_ns, now_ns))
+    }
 }
 
 /// The task comes onto this processor, and was walked as it left: its wake was noted.
@@ -163,22 +159,18 @@ fn place(tid: u32) -> Option<*mut u32> {
     WALKED.get_ptr_mut(tid % WALKED_PLACES)
 }
 
-/// The task leaves its processor at `now_ns`, the time of the switch, and is about to be walked; if
-/// that is outside calls, its wake is to be noted. Returns when the walk begins.
+/// The task leaves its processor and is about to be walked: if that is outside calls, its wake is
+/// to be noted.
 #[inline(always)]
-pub fn begin_walk(task: Task, record: &ThreadRecord, now_ns: u64) -> u64 {
-    if !kernel::reads_queues() {
-        return now_ns;
-    }
+pub fn note_walked(task: Task, record: &ThreadRecord) {
     let tid = task.tid();
-    if !task::is_inside_now(record)
+    if kernel::reads_queues()
+        && !task::is_inside_now(record)
         && let Some(place) = place(tid)
     {
         // SAFETY: one aligned word.
         unsafe { core::ptr::write_volatile(place, tid) };
     }
-    // SAFETY: takes nothing.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// It has come back.

@@ -9,7 +9,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use core::hint::cold_path;
 use profiler_common::Counter;
-use profiler_common::clock::{UNTRACED, Wake};
+use profiler_common::clock::{Phase, UNTRACED, Wake};
 use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{Control, OnProcessor, idle};
 
@@ -17,7 +17,6 @@ use crate::attribute::{self, WalkEvent};
 use crate::calls;
 use crate::counters::count;
 use crate::evaluate::{self, Found};
-use crate::kernel;
 use crate::queue;
 use crate::settings;
 use crate::task::{self, Task, control, record};
@@ -78,6 +77,7 @@ fn leave(
         task::arrive_unseen(task, record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.faults = task.faults();
+        record.queued_base_ns = queue::waited_ns(task);
         record.switches = record.switches.wrapping_add(1);
         calls::count_left(record, slot);
         record.wait_call = if record.clock.flags & UNTRACED == 0 {
@@ -106,13 +106,13 @@ fn leave(
             return;
         }
         cold_path();
-        let began_ns = queue::begin_walk(task, record, now_ns);
+        queue::note_walked(task, record);
         let stack = attribute::walk(
             ctx.as_ptr(),
             task,
             record,
             slot,
-            (WalkEvent::SwitchOut, began_ns),
+            WalkEvent::SwitchOut,
             (None, 0),
             control,
         );
@@ -126,9 +126,7 @@ fn leave(
         if !task::is_inside_now(record) {
             // SAFETY: take nothing.
             let (walked_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
-            record
-                .marks
-                .walked(began_ns, walked_ns, cpu, current.idle_ns);
+            record.marks.walked(now_ns, walked_ns, cpu, current.idle_ns);
         }
     });
     Some(())
@@ -158,12 +156,11 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
     task::update(record, |record| {
         let inside = is_inside(&record.clock);
         queue::end_walked(task, record);
-        let off_cpu = if kernel::reads_queues() {
-            let queued_ns = queue::queued_ns(task, record, current, now_ns);
-            record.clock.switch_in_queued(now_ns, queued_ns)
-        } else {
-            record.clock.switch_in(now_ns)
-        };
+        // Of one that was not seen to leave, earlier waits are in the account too.
+        let has_left = record.clock.phase != Phase::Running as u32;
+        let base_ns = has_left.then_some(record.queued_base_ns);
+        let queued_ns = queue::queued_ns(task, base_ns, current, now_ns);
+        let off_cpu = record.clock.switch_in(now_ns, queued_ns);
         match off_cpu.wake {
             Wake::NotNeeded | Wake::Seen => {}
             Wake::Early => {

@@ -68,7 +68,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                         Task::current(),
                         record,
                         slot,
-                        (WalkEvent::Leave, now_ns),
+                        WalkEvent::Leave,
                         (None, shift),
                         control,
                     );

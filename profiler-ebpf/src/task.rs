@@ -411,7 +411,7 @@ pub fn account_preemption(
             record.clock.switch_out(gone_ns, false);
             record.marks.wait = wait::UNSEEN;
             let inside = is_inside(&record.clock);
-            let off_cpu = record.clock.switch_in(since_ns);
+            let off_cpu = record.clock.switch_in(since_ns, None);
             attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
         }
     }
@@ -429,18 +429,12 @@ pub fn arrive_unseen(
     now_ns: u64,
 ) {
     let inside = is_inside(&record.clock);
-    let off_cpu = if !kernel::reads_queues() {
-        record.clock.arrive_unseen(now_ns, current.since_ns)
-    } else if record.clock.has_left() {
-        let queued_ns = queue::queued_unseen_ns(task, record);
-        record
-            .clock
-            .arrive_unseen_queued(now_ns, current.since_ns, queued_ns)
-    } else {
-        None
-    };
+    let base_ns = Some(record.queued_base_ns);
+    let queued_ns = || queue::queued_ns(task, base_ns, current, now_ns);
+    let off_cpu = record
+        .clock
+        .arrive_unseen(now_ns, current.since_ns, queued_ns);
     if let Some(off_cpu) = off_cpu {
-        cold_path();
         count(Counter::SwitchesMissed);
         attribute::end_wait(record, slot, inside, off_cpu.waited(), control);
     }

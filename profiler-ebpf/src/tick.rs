@@ -83,7 +83,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             task,
             record,
             slot,
-            (WalkEvent::NestedTick, 0),
+            WalkEvent::NestedTick,
             (Some(kind), shift),
             control,
         );
@@ -108,7 +108,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 task,
                 record,
                 slot,
-                (WalkEvent::Tick, now_ns),
+                WalkEvent::Tick,
                 (Some(kind), shift),
                 control,
             );

@@ -223,7 +223,7 @@ impl<'world> SimulatedThread<'world> {
             self.clock.woken_ns = left_ns + waited[BLOCKED];
         }
         self.world.now_ns = left_ns + length(waited);
-        let off_cpu = self.clock.switch_in(self.world.now_ns).waited();
+        let off_cpu = self.clock.switch_in(self.world.now_ns, None).waited();
         assert_eq!(off_cpu, waited);
         if self.world.rule == DivisionRule::WeightAfterWait && length(waited) >= RATE_NS {
             self.marks.wait_shift = 0;
