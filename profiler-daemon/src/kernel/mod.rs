@@ -54,6 +54,7 @@ use tracing::warn;
 
 use load::{Loaded, load};
 use log::ProgramLog;
+use queues::QueueSearch;
 use refusal::tick_refused;
 use variant::Variant;
 
@@ -114,8 +115,8 @@ pub struct Kernel {
     settings: KernelSettings,
     variant: Variant,
     creates_at_switch: bool,
-    /// As in [`Loaded`].
-    reads_queues: bool,
+    /// Where run queues are read.
+    queue_search: Option<QueueSearch>,
     /// Why the kernel refused the newer build of the programs, where the older one runs for that
     /// reason.
     newer_refused: Option<String>,
@@ -178,7 +179,7 @@ impl Kernel {
             settings,
             variant,
             creates_at_switch,
-            reads_queues,
+            queue_search: reads_queues.then(QueueSearch::default),
             newer_refused: None,
         };
         kernel
@@ -205,10 +206,10 @@ impl Kernel {
         if let Some(unwind) = &mut self.unwind {
             unwind.pass_over();
         }
-        let (programs, reads_queues) = (&mut self.programs, self.reads_queues);
+        let (programs, search) = (&mut self.programs, &mut self.queue_search);
         let note_queued = || {
-            if reads_queues {
-                queues::note_queued(programs);
+            if let Some(search) = search {
+                search.note_queued(programs);
             }
         };
         let known = (&self.counts, &self.looks);

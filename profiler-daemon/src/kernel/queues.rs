@@ -9,6 +9,8 @@ use super::btf::Btf;
 use super::offsets;
 use super::programs::Programs;
 use super::variant::Variant;
+use crate::sys::clock::monotonic_ns;
+use crate::units::MonoNs;
 
 /// The settings of where that account is; empty where there is none that can be read, and wakes are
 /// traced instead.
@@ -36,14 +38,40 @@ fn has_arrivals(schedstat: &str) -> bool {
     arrivals.is_some_and(|arrivals| arrivals.parse::<u64>().is_ok_and(|arrivals| arrivals > 0))
 }
 
-/// Has the programs note in the records of threads that are in a run queue since when they are.
-pub(super) fn note_queued(programs: &mut Programs) {
-    if is_alone() {
-        return;
+/// The search for threads that are in a run queue: all tasks of the machine are gone through, some
+/// half a microsecond each, for no more than one part in [`PARTS`] of the time.
+#[derive(Debug, Default)]
+pub(super) struct QueueSearch {
+    /// When it may be made again.
+    next_ns: MonoNs,
+}
+
+/// See [`QueueSearch`]: some 500 threads are gone through ten times a second, 30 000 every 4
+/// seconds.
+const PARTS: u64 = 256;
+
+impl QueueSearch {
+    /// Has the programs note in the records of threads that are in a run queue since when they are,
+    /// unless there are none, or the last search took too long for another one by now. Then they
+    /// are told as blocked until they run.
+    pub(super) fn note_queued(&mut self, programs: &mut Programs) {
+        let began_ns = monotonic_ns();
+        if began_ns < self.next_ns || is_alone() {
+            return;
+        }
+        // It writes nothing.
+        if let Err(error) = programs.iterate("queued", None, &mut std::io::sink(), 1) {
+            warn!(
+                "threads that wait for a processor are told as blocked until they get one: {error}"
+            );
+        }
+        self.end(began_ns, monotonic_ns());
     }
-    // It writes nothing.
-    if let Err(error) = programs.iterate("queued", None, &mut std::io::sink(), 1) {
-        warn!("threads that wait for a processor are told as blocked until they get one: {error}");
+
+    /// One was made from then to then.
+    fn end(&mut self, began_ns: MonoNs, ended_ns: MonoNs) {
+        let took_ns = ended_ns.saturating_since(began_ns);
+        self.next_ns = ended_ns + took_ns.saturating_mul(PARTS - 1);
     }
 }
 
@@ -62,6 +90,17 @@ fn running(loadavg: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_that_takes_long_is_made_less_often() {
+        // Check that the next search is as far off as bounds its part of the time.
+        let mut search = QueueSearch::default();
+        for (began_ns, took_ns) in [(1_000, 50_000), (2_000_000_000, 8_000_000)] {
+            let began = MonoNs::new(began_ns);
+            search.end(began, began + took_ns);
+            assert_eq!(search.next_ns, began + took_ns * PARTS);
+        }
+    }
 
     #[test]
     fn who_runs_alone_need_not_look_for_others() {
