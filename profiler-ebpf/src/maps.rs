@@ -14,6 +14,7 @@ use profiler_common::outside::{Look, OutsideStack};
 use profiler_common::records::{
     Control, OnProcessor, Reserve, SumKey, SumValue, SyscallKey, SyscallRecord, ThreadRecord,
 };
+use profiler_common::thread_walk_budget::ThreadWalkBudget;
 use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
 use crate::capture::Scratch;
@@ -65,6 +66,12 @@ pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 /// Size: as many as records, so that no mark is ever dropped.
 #[map]
 pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
+
+/// Key: slot. Value: what may be spent on walks of the slot's thread. Writers and readers: the
+/// programs that are about to walk it at a switch or at the exit of a call, and whoever makes its
+/// record. Apart from the record, which most switches need whole. Size: as many as records.
+#[map]
+pub static WALK_BUDGETS: Array<ThreadWalkBudget> = Array::with_max_entries(DEFAULT_THREADS, 0);
 
 /// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's
 /// exit. Reader: the programs take from it. Size: as many as there are slots.

@@ -16,11 +16,13 @@ use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
 
 /// What may be spent beyond the budget before it is acted upon: so many nanoseconds of the budget
-/// of one processor at work.
+/// of one processor at work, and of a process as much less as it is at work for less.
 const ALLOWANCE_NS: f64 = 1e9;
 /// What system calls may always cost, as a share of one processor's time: less than a thousandth is
 /// nobody's trouble.
 const NEGLIGIBLE: f64 = 0.0005;
+/// Of a process, no more of that than this part of its budget, which may be little more itself.
+const NEGLIGIBLE_PART: f64 = 0.1;
 /// And as a part of the budget: what the daemon takes to answer questions is not gained back by not
 /// tracing them.
 const CALLS_PART: f64 = 0.25;
@@ -114,6 +116,8 @@ enum BudgetState {
 struct ProcessExcess {
     process: ProcessKey,
     excess_ns: f64,
+    /// How much of that changes nothing: as much as its budget gained in a second of late.
+    allowance_ns: f64,
     /// When it was last at work.
     busy_ns: MonoNs,
 }
@@ -245,14 +249,16 @@ impl Controller {
         for of in busy {
             let allowed_ns = self.budget.process * of.running_ns;
             let over_ns = (of.all_ns - allowed_ns).min(of.calls_ns - CALLS_PART * allowed_ns)
-                - NEGLIGIBLE * past_ns;
+                - (NEGLIGIBLE * past_ns).min(NEGLIGIBLE_PART * allowed_ns);
             let had = before.iter().position(|had| had.process == of.process);
             let had_ns = had.map_or(0.0, |had| before.swap_remove(had).excess_ns);
             let excess_ns = (had_ns + over_ns).max(0.0);
             if excess_ns > 0.0 {
+                let use_now = of.running_ns / past_ns.max(1.0);
                 self.processes.push(ProcessExcess {
                     process: of.process,
                     excess_ns,
+                    allowance_ns: self.budget.process * ALLOWANCE_NS * use_now.min(1.0),
                     busy_ns: now_ns,
                 });
             }
@@ -279,9 +285,9 @@ impl Controller {
             self.after_sample(now_ns);
             return;
         }
-        let allowed_ns = self.budget.process * ALLOWANCE_NS;
+        let mut processes = self.processes.iter();
         if matches!(self.state, BudgetState::All { .. })
-            && self.processes.iter().any(|of| of.excess_ns > allowed_ns)
+            && processes.any(|of| of.excess_ns > of.allowance_ns)
         {
             self.stop(now_ns);
         }

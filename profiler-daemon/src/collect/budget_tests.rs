@@ -127,6 +127,8 @@ fn the_budget_holds() {
         (2.0, 2.0, 2.0, 1.3, 0.001),
         (64.0, 20.0, 1.0, 0.23, 0.001),
         (2.0, 1.6, 0.9, 0.06, 0.003),
+        // A process that is hardly at work for long enough to have a budget of its own.
+        (2.0, 2.0, 0.06, 0.038, 0.002),
     ];
     for (processors, busy, process, calls, others) in loads {
         for seed in 0..20 {

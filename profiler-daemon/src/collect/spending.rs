@@ -127,7 +127,8 @@ impl SpendingControl {
         may_sample: bool,
         now_ns: MonoNs,
     ) -> Self {
-        let walks = budget.map(|budget| WalkPolicy::new(budget.machine));
+        let prices = Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns());
+        let walks = budget.map(|budget| WalkPolicy::new(budget, prices.switch_ns));
         bound_walks(kernel, walks.as_ref());
         let traces = kernel.settings().system_calls != TracedSystemCalls::Off;
         let controller = budget
@@ -143,7 +144,7 @@ impl SpendingControl {
             budget,
             controller,
             walks,
-            prices: Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns()),
+            prices,
             estimate: CostEstimate::new(now_ns),
             last,
             measured_from: Work::default(),
@@ -268,6 +269,7 @@ impl SpendingControl {
             busy_ns: spent.busy_ns,
             others_ns: self.prices.switch_ns.mul_add(done.switches as f64, took_ns),
             tick_walks_ns: done.tick_walks_ns as f64,
+            switch_ns: self.prices.switch_ns,
         };
         if let Some(policy) = &mut self.walks
             && policy.step(&times).is_some()

@@ -12,6 +12,7 @@ use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::Counter;
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
 use profiler_common::records::{scanning, system_calls};
+use profiler_common::thread_walk_budget::ProcessShare;
 use profiler_common::walk_budget::{WHOLE_SHARE, WalkShares};
 use thiserror::Error;
 use tracing::warn;
@@ -109,13 +110,19 @@ pub struct NamedTargets {
     pub cgroups: Vec<String>,
 }
 
-/// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1.
+/// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1, and
+/// what the programs must know to keep to those of each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WalkParts {
     /// Those at switches and at calls.
     pub others: f64,
     /// Those of ticks, which give way last.
     pub ticks: f64,
+    /// What profiling may take of the running time of each process, beside which its walks at
+    /// switches and at calls give way; more than 1: any.
+    pub process: f64,
+    /// What a switch takes of that without a walk, nanoseconds.
+    pub switch_ns: f64,
 }
 
 /// Who is profiled, and how: all that the programs are told.
@@ -287,9 +294,15 @@ impl TargetControl {
         // Without gaps, every nanosecond is its stack's: there is nothing that other walks could
         // stand for.
         let bound = parts.filter(|_| self.has_gaps);
-        self.control.value.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
+        let control = &mut self.control.value;
+        control.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
             others: units(parts.others),
             ticks: units(parts.ticks),
+        });
+        let bound = bound.filter(|parts| parts.process <= 1.0);
+        control.process = bound.map_or_else(ProcessShare::default, |parts| ProcessShare {
+            share: units(parts.process),
+            switch_ns: parts.switch_ns as u32,
         });
         self.control.write()
     }

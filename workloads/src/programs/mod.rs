@@ -3,6 +3,7 @@
 
 mod asleep;
 mod attacks;
+mod brief_work;
 mod children;
 mod comm;
 mod contention;
@@ -54,6 +55,7 @@ pub(crate) struct Program {
 const PROGRAMS: &[Program] = &[
     split::PROGRAM,
     wait_split::PROGRAM,
+    brief_work::PROGRAM,
     sleeper::PROGRAM,
     asleep::PROGRAM,
     withheld::PROGRAM,

@@ -1,0 +1,119 @@
+//! How much of a process's running time is spent on walks, thread by thread: a token bucket for
+//! each, filled as it runs, emptied by what each of its walks has cost. A processor's own bucket
+//! ([`crate::walk_budget`]) does not bound that: a process that is at work for a tenth of the time
+//! could have all the walks of its processor.
+//!
+//! As there, it says with which chance the thread's next stack is walked, by the past alone.
+
+use crate::walk_budget::{MAX_SHIFT, WHOLE_SHARE};
+
+/// What can be saved up, nanoseconds of walking: some hundred walks, for who seldom runs.
+const CAPACITY_NS: u64 = 1_000_000;
+/// With more than this, every stack is walked.
+const PLENTY_NS: u64 = CAPACITY_NS / 2;
+/// Below [`PLENTY_NS`], each such step halves the chance: at nothing it is the least.
+const STEP_NS: u64 = PLENTY_NS / MAX_SHIFT as u64;
+/// Time of this length fills the bucket at any share that can be set; bounds what is multiplied.
+const LONGEST_NS: u64 = 1 << 40;
+/// A process that uses less of a processor than one part in so many has no budget of its own: its
+/// walks may take what they may of one of half that use. So of one of that use they take no more
+/// than a fifth of the budget beyond what switches leave.
+const LEAST_USE: u64 = 20;
+/// The parts of the budget, of [`PARTS`], that walks may take as far as switches leave them. One
+/// part they may take in any case.
+const MOST_PARTS: u64 = 4;
+const PARTS: u64 = 10;
+
+/// What may be spent on a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessShare {
+    /// Of its running time, in units of one of [`WHOLE_SHARE`]; 0: any.
+    pub share: u32,
+    /// What a switch takes of that, without a walk, nanoseconds.
+    pub switch_ns: u32,
+}
+
+/// What a thread has done by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadWork {
+    /// Monotonic nanoseconds.
+    pub now_ns: u64,
+    /// How long it has run.
+    pub running_ns: u64,
+    /// How often it was switched out, modulo 2^32.
+    pub switches: u32,
+    /// What its walks have cost, nanoseconds.
+    pub walked_ns: u64,
+}
+
+/// See the module.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadWalkBudget {
+    /// What its walks may have cost by [`ThreadWalkBudget::at_ns`], nanoseconds since its record
+    /// was made.
+    allowed_ns: u64,
+    /// When that was computed, monotonic nanoseconds.
+    at_ns: u64,
+    /// How long it had run by then.
+    running_ns: u64,
+    /// How often it had been switched out by then, modulo 2^32.
+    switches: u32,
+    padding: u32,
+}
+
+impl ThreadWalkBudget {
+    /// The thread's record is made at `now_ns`: nothing has been spent yet.
+    #[inline(always)]
+    pub fn start(&mut self, now_ns: u64) {
+        self.allowed_ns = CAPACITY_NS;
+        self.at_ns = now_ns;
+        self.running_ns = 0;
+        self.switches = 0;
+    }
+
+    /// One of `1 << shift` stacks of the thread may be walked now, which is one of so many
+    /// `threads` of its process.
+    #[inline(always)]
+    pub fn shift(&mut self, work: &ThreadWork, threads: u32, share: ProcessShare) -> u32 {
+        if share.share == 0 {
+            return 0;
+        }
+        let past_ns = work.now_ns.saturating_sub(self.at_ns).min(LONGEST_NS);
+        let ran_ns = work.running_ns.saturating_sub(self.running_ns);
+        let ran_ns = ran_ns.min(LONGEST_NS);
+        let switches = work.switches.wrapping_sub(self.switches);
+        let switched_ns = u64::from(switches) * u64::from(share.switch_ns);
+        self.at_ns = work.now_ns;
+        self.running_ns = work.running_ns;
+        self.switches = work.switches;
+
+        let of = |ns: u64| ns * u64::from(share.share) / WHOLE_SHARE;
+        let whole_ns = of(ran_ns);
+        let left_ns = whole_ns.saturating_sub(switched_ns);
+        // (`clamp` can panic, which no kernel program may.)
+        let left_ns = left_ns.min(MOST_PARTS * whole_ns / PARTS);
+        let left_ns = left_ns.max(whole_ns / PARTS);
+        let seldom_ns = of(past_ns / (2 * LEAST_USE)) * MOST_PARTS / PARTS;
+        let seldom_ns = seldom_ns / u64::from(threads.max(1));
+        // What is owed is no debt for ever: one walk that was interrupted for long would stop all
+        // others.
+        let least_ns = work.walked_ns.saturating_sub(CAPACITY_NS);
+        let allowed_ns = (self.allowed_ns + left_ns.max(seldom_ns)).max(least_ns);
+        self.allowed_ns = allowed_ns.min(work.walked_ns + CAPACITY_NS);
+
+        let has_ns = self.allowed_ns.saturating_sub(work.walked_ns);
+        if has_ns >= PLENTY_NS {
+            return 0;
+        }
+        let shift = 1 + (PLENTY_NS - has_ns) / STEP_NS;
+        shift.min(u64::from(MAX_SHIFT)) as u32
+    }
+}
+
+const _: () = assert!(size_of::<ThreadWalkBudget>() == 32);
+
+#[cfg(test)]
+#[path = "thread_walk_budget_tests.rs"]
+mod tests;
