@@ -28,7 +28,7 @@ pub(super) fn status(collector: &CollectorState) -> Spending {
         walks_percent: percent(state.walks_budget),
         untraced_seconds_total: state.untraced_ns as f64 / 1e9,
         hooks_price_ns: state.prices.hooks_ns.round(),
-        call_price_ns: state.prices.call_ns.round(),
+        call_price_ns: state.prices.of_tracing().round(),
         switch_price_ns: state.prices.switch_ns.round(),
     }
 }

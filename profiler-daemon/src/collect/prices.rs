@@ -17,14 +17,24 @@ const SWITCH_NS: f64 = 600.0;
 /// otherwise. Of what was a guess nothing is.
 const FEW_RUNS: u64 = 200;
 const KEPT: f64 = 0.5;
+/// How much of what was counted up to a pass is kept at the next.
+const KEPT_OF_PASS: f64 = 0.8;
+/// The least part of system calls that is taken to be traced: of so few, what the others take is
+/// not little beside it.
+const LEAST_TRACED: f64 = 0.05;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {
     /// Of a system call while the hooks are attached, whether it is traced or not.
     pub hooks_ns: f64,
-    /// Of a system call that is traced, beside that.
-    pub call_ns: f64,
+    /// Of a system call beside that: the mean of those that are traced and those that are not,
+    /// which take next to nothing.
+    call_ns: f64,
+    /// System calls that were counted, as those that are traced are, and those that the hooks ran
+    /// for, in passes of late.
+    counted: f64,
+    hooked: f64,
     /// Of a switch, with all that is not a system call's and no walk: wakes, births, ends.
     pub switch_ns: f64,
     /// What the statistics say of a run at a system call that does nothing.
@@ -39,6 +49,8 @@ impl Prices {
         Self {
             hooks_ns,
             call_ns: CALL_NS,
+            counted: 0.0,
+            hooked: 0.0,
             switch_ns: SWITCH_NS,
             idle_run_ns,
             call_is_seen: false,
@@ -46,10 +58,25 @@ impl Prices {
         }
     }
 
+    /// Of a system call that is traced, beside the price of the hooks.
+    #[must_use]
+    pub fn of_tracing(&self) -> f64 {
+        if self.hooked < FEW_RUNS as f64 {
+            return self.call_ns;
+        }
+        self.call_ns / (self.counted / self.hooked).clamp(LEAST_TRACED, 1.0)
+    }
+
     /// Of a traced system call in all.
     #[must_use]
-    pub fn of_call(&self) -> f64 {
-        self.hooks_ns + self.call_ns
+    pub fn of_traced_call(&self) -> f64 {
+        self.hooks_ns + self.of_tracing()
+    }
+
+    /// What system calls cost at which the programs did this work, without walks.
+    #[must_use]
+    pub fn of_calls(&self, work: &Work) -> f64 {
+        (self.hooks_ns + self.call_ns) * pairs(work)
     }
 
     /// What the programs cost that did this work, without the hooks' price.
@@ -62,6 +89,13 @@ impl Prices {
     #[must_use]
     pub fn of_work(&self, work: &Work) -> f64 {
         self.of_programs(work) + self.hooks_ns * pairs(work)
+    }
+
+    /// Learns how many system calls were counted from one pass to the next, between which this work
+    /// was done. (What a thread has done just before a pass may be counted at the next.)
+    pub(super) fn learn_traced(&mut self, counted: u64, work: &Work) {
+        self.counted = self.counted.mul_add(KEPT_OF_PASS, counted as f64);
+        self.hooked = self.hooked.mul_add(KEPT_OF_PASS, pairs(work));
     }
 
     /// Learns from the statistics of a while in which this work was done.
@@ -155,5 +189,41 @@ mod tests {
         assert!((prices.of_programs(&work) - 7_600_000.0).abs() < 1_000.0);
         assert!((prices.of_work(&work) - 8_500_000.0).abs() < 1_000.0);
         assert_eq!(prices.hooks_ns, 90.0);
+    }
+
+    // Check that where only some system calls are traced, these have the cost of tracing, so that
+    // it is the same in all; that a pass that counts what the one before has missed changes little;
+    // that a few say nothing; and that none is taken for a twentieth.
+    #[test]
+    fn those_that_are_traced_have_its_cost() {
+        let hooked = |calls: u64| Work {
+            call_hooks: 2 * calls,
+            ..Work::default()
+        };
+        let mut prices = Prices::new(90.0, 20.0);
+        prices.learn_traced(10, &hooked(100));
+        assert_eq!(prices.of_traced_call(), 90.0 + CALL_NS);
+        let mut prices = Prices::new(90.0, 20.0);
+        for _ in 0..5 {
+            prices.learn_traced(2_500, &hooked(10_000));
+        }
+        let near = |found: f64, expected: f64, error: f64| {
+            assert!((found / expected - 1.0).abs() < error, "{found} {expected}");
+        };
+        near(prices.of_traced_call(), 90.0 + 4.0 * CALL_NS, 0.001);
+        let all = prices.of_tracing() * 2_500.0 + 90.0 * 10_000.0;
+        near(all, prices.of_calls(&hooked(10_000)), 0.001);
+        prices.learn_traced(100, &hooked(2_000));
+        near(prices.of_tracing(), 4.0 * CALL_NS, 0.1);
+        prices.learn_traced(400, &hooked(0));
+        near(prices.of_tracing(), 4.0 * CALL_NS, 0.02);
+        for _ in 0..100 {
+            prices.learn_traced(0, &hooked(10_000));
+        }
+        near(prices.of_tracing(), 20.0 * CALL_NS, 0.001);
+        for _ in 0..100 {
+            prices.learn_traced(12_000, &hooked(10_000));
+        }
+        near(prices.of_tracing(), CALL_NS, 0.001);
     }
 }

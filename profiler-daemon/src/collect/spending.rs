@@ -114,6 +114,7 @@ pub(super) struct SpendingControl {
     untraced_ns: u64,
     traced_since_pass_ns: u64,
     pass_ns: MonoNs,
+    pass_work: Work,
     gave_way: u64,
     came_back: u64,
     looks: u64,
@@ -155,6 +156,7 @@ impl SpendingControl {
             untraced_ns: 0,
             traced_since_pass_ns: 0,
             pass_ns: now_ns,
+            pass_work: last.work,
             gave_way: 0,
             came_back: 0,
             looks: 0,
@@ -172,6 +174,7 @@ impl SpendingControl {
         };
         self.past = VecDeque::from([self.last]);
         self.pass_ns = now_ns;
+        self.pass_work = self.last.work;
     }
 
     /// Keeps the estimate of what the programs cost going: switches statistics on and off.
@@ -242,7 +245,7 @@ impl SpendingControl {
         let spent = BudgetSpent {
             past_ns: past_ns as f64,
             busy_ns,
-            calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0 + call_walks_ns,
+            calls_ns: self.prices.of_calls(&done) + call_walks_ns,
             all_ns: programs_ns + took_ns,
         };
         self.programs_ns += programs_ns;
@@ -287,16 +290,25 @@ impl SpendingControl {
                 *calls.entry(row.slot).or_default() += row.count;
             }
         }
+        let calls_of = |slot: u32| calls.get(&slot).copied().unwrap_or_default();
+        let gained_calls = |slot: u32, had: Option<&SlotThread>| {
+            calls_of(slot).saturating_sub(had.map_or(0, |had| had.calls))
+        };
+        let counted = pass.threads.iter().zip(threads.iter());
+        let counted = counted
+            .map(|(thread, update)| gained_calls(thread.slot, self.had(thread, update)))
+            .sum();
+        let work = kernel.counts.work(pass.at_ns);
+        let done = work.since(&std::mem::replace(&mut self.pass_work, work));
+        self.prices.learn_traced(counted, &done);
         let mut spent: HashMap<ProcessKey, ProcessSpent> = HashMap::new();
         for (thread, update) in pass.threads.iter().zip(threads) {
-            let had = self.threads.get(&thread.slot).copied();
-            let had = had.filter(|known| known.thread == update.thread);
+            let had = self.had(thread, update).copied();
             let had = had.as_ref();
-            let calls = calls.get(&thread.slot).copied().unwrap_or_default();
-            let known = self.known(thread, update.thread, calls, had);
+            let known = self.known(thread, update.thread, calls_of(thread.slot), had);
             update.profiler_cost_ns = known.cost_ns as u64;
             let gained_ns = known.cost_ns - had.map_or(0.0, |had| had.cost_ns);
-            let gained_calls = calls.saturating_sub(had.map_or(0, |had| had.calls));
+            let gained_calls = gained_calls(thread.slot, had);
             let ran_ns = known
                 .running_ns
                 .saturating_sub(had.map_or(0, |had| had.running_ns));
@@ -307,7 +319,7 @@ impl SpendingControl {
                 all_ns: 0.0,
             });
             of.running_ns += ran_ns as f64;
-            of.calls_ns += self.prices.of_call() * gained_calls as f64;
+            of.calls_ns += self.prices.of_traced_call() * gained_calls as f64;
             of.all_ns += gained_ns;
             if thread.phase == Phase::Exited {
                 self.threads.remove(&thread.slot);
@@ -325,6 +337,12 @@ impl SpendingControl {
         self.follow(kernel);
     }
 
+    /// What was known of the thread before this pass.
+    fn had(&self, thread: &ThreadSnapshot, update: &ThreadUpdate) -> Option<&SlotThread> {
+        let known = self.threads.get(&thread.slot)?;
+        (known.thread == update.thread).then_some(known)
+    }
+
     fn known(
         &self,
         thread: &ThreadSnapshot,
@@ -339,7 +357,8 @@ impl SpendingControl {
         let walked_ns = thread.walk_cost_ns.saturating_sub(walks_ns) as f64;
         let switched = f64::from(thread.switches.wrapping_sub(switches));
         let called = calls.saturating_sub(had_calls) as f64;
-        let cost_ns = walked_ns + switched * self.prices.switch_ns + called * self.prices.of_call();
+        let cost_ns =
+            walked_ns + switched * self.prices.switch_ns + called * self.prices.of_traced_call();
         SlotThread {
             thread: key,
             walks_ns: thread.walk_cost_ns,
