@@ -7,8 +7,9 @@
 
 use crate::walk_budget::{MAX_SHIFT, WHOLE_SHARE};
 
-/// What can be saved up, nanoseconds of walking: some hundred walks, for who seldom runs.
-const CAPACITY_NS: u64 = 1_000_000;
+/// What can be saved up, nanoseconds of walking: some hundred walks. With less, a few walks would
+/// change the chance of the next, and who stands for many would have them count for less.
+const CAPACITY_NS: u64 = 2_000_000;
 /// With more than this, every stack is walked.
 const PLENTY_NS: u64 = CAPACITY_NS / 2;
 /// Below [`PLENTY_NS`], each such step halves the chance: at nothing it is the least.
@@ -16,8 +17,9 @@ const STEP_NS: u64 = PLENTY_NS / MAX_SHIFT as u64;
 /// Time of this length fills the bucket at any share that can be set; bounds what is multiplied.
 const LONGEST_NS: u64 = 1 << 40;
 /// A process that uses less of a processor than one part in so many has no budget of its own: its
-/// walks may take what they may of one of half that use. So of one of that use they take no more
-/// than a fifth of the budget beyond what switches leave.
+/// walks may take what they may of one of that use. Where switches leave nothing, that is two fifths
+/// of the budget of one of that use, a fifth of that of one of twice that use, and so on: with less,
+/// its waits could not be told apart within a minute.
 const LEAST_USE: u64 = 20;
 /// The parts of the budget, of [`PARTS`], that walks may take as far as switches leave them. One
 /// part they may take in any case.
@@ -95,7 +97,7 @@ impl ThreadWalkBudget {
         // (`clamp` can panic, which no kernel program may.)
         let left_ns = left_ns.min(MOST_PARTS * whole_ns / PARTS);
         let left_ns = left_ns.max(whole_ns / PARTS);
-        let seldom_ns = of(past_ns / (2 * LEAST_USE)) * MOST_PARTS / PARTS;
+        let seldom_ns = of(past_ns / LEAST_USE) * MOST_PARTS / PARTS;
         let seldom_ns = seldom_ns / u64::from(threads.max(1));
         // What is owed is no debt for ever: one walk that was interrupted for long would stop all
         // others.

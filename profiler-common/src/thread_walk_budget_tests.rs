@@ -63,15 +63,15 @@ fn near(found: f64, expected: f64, error: f64) {
 // that is less, and a tenth of it where they leave nothing; and that what is walked stands for all.
 #[test]
 fn walks_take_what_switches_leave() {
-    // Runs for a tenth of the time: 1 s of 10, of which 30 ms may be spent.
-    let often = (100_000, 10_000);
+    // Runs for a fifth of the time: 2 s of 10, of which 60 ms may be spent.
+    let often = (100_000, 20_000);
     let (spent_ns, stood_for) = storm(often, 1, (SHARE, 0), 20);
-    near(spent_ns as f64, 12e6, 0.05);
+    near(spent_ns as f64, 24e6, 0.05);
     near(stood_for, 1.0, 0.05);
-    let (spent_ns, _) = storm(often, 1, (SHARE, 230), 20);
-    near(spent_ns as f64, 7e6, 0.05);
-    let (spent_ns, stood_for) = storm(often, 1, (SHARE, 1_000), 20);
-    near(spent_ns as f64, 3e6, 0.05);
+    let (spent_ns, _) = storm(often, 1, (SHARE, 460), 20);
+    near(spent_ns as f64, 14e6, 0.05);
+    let (spent_ns, stood_for) = storm(often, 1, (SHARE, 2_000), 20);
+    near(spent_ns as f64, 6e6, 0.05);
     near(stood_for, 1.0, 0.1);
 }
 
@@ -85,21 +85,21 @@ fn what_is_little_is_walked() {
     assert_eq!((spent_ns, stood_for), (1_000 * WALK_NS, 1.0));
 }
 
-// Check that a process that hardly runs may be walked as if it ran for a fortieth of the time, its
+// Check that a process that hardly runs may be walked as if it ran for a twentieth of the time, its
 // threads together.
 #[test]
 fn who_seldom_runs_is_walked_all_the_same() {
-    // Of a fortieth of 10 s, 7.5 ms may be spent, and 3 ms of these on walks. It runs for a
-    // thousandth of the time: 500 walks are within that, 2 000 are not.
-    let (spent_ns, stood_for) = storm((20_000_000, 20_000), 1, (SHARE, 500), 20);
-    assert_eq!((spent_ns, stood_for), (500 * WALK_NS, 1.0));
-    let (spent_ns, stood_for) = storm((5_000_000, 5_000), 1, (SHARE, 500), 40);
-    near(spent_ns as f64, 6e6, 0.05);
+    // Of a twentieth of 10 s, 15 ms may be spent, and 6 ms of these on walks. It runs for a
+    // thousandth of the time: 1 000 walks are within that, 2 000 are not.
+    let (spent_ns, stood_for) = storm((10_000_000, 10_000), 1, (SHARE, 500), 20);
+    assert_eq!((spent_ns, stood_for), (1_000 * WALK_NS, 1.0));
+    let (spent_ns, stood_for) = storm((5_000_000, 5_000), 1, (SHARE, 500), 60);
+    near(spent_ns as f64, 18e6, 0.05);
     near(stood_for, 1.0, 0.05);
     // Ten threads have a tenth of that each.
-    let (spent_ns, stood_for) = storm((1_000_000, 1_000), 10, (SHARE, 500), 40);
-    near(spent_ns as f64, 600e3, 0.1);
-    near(stood_for, 1.0, 0.2);
+    let (spent_ns, stood_for) = storm((1_000_000, 1_000), 10, (SHARE, 500), 60);
+    near(spent_ns as f64, 1.8e6, 0.1);
+    near(stood_for, 1.0, 0.1);
 }
 
 // Check that who rests saves up no more than a storm's begin takes, and that a walk that was
@@ -122,8 +122,8 @@ fn neither_credit_nor_debt_grows() {
     assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
     work.walked_ns += SECOND_NS;
     assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
-    // 2 ms are 4 tenths of 3 hundredths of this: what was owed, and as much again.
-    work.running_ns += 167_000_000;
+    // 4 ms are 4 tenths of 3 hundredths of this: what was owed, and as much again.
+    work.running_ns += 334_000_000;
     assert_eq!(budget.shift(&work, 1, share), 0);
     // A clock that seems to go back earns nothing.
     work.now_ns -= 1;
