@@ -17,9 +17,9 @@ const STEP_NS: u64 = PLENTY_NS / MAX_SHIFT as u64;
 /// Time of this length fills the bucket at any share that can be set; bounds what is multiplied.
 const LONGEST_NS: u64 = 1 << 40;
 /// A process that uses less of a processor than one part in so many has no budget of its own: its
-/// walks may take what they may of one of that use. Where switches leave nothing, that is two fifths
-/// of the budget of one of that use, a fifth of that of one of twice that use, and so on: with less,
-/// its waits could not be told apart within a minute.
+/// walks may take what they may of one of that use. Where switches leave nothing, that is two
+/// fifths of the budget of one of that use, a fifth of that of one of twice that use, and so on:
+/// with less, its waits could not be told apart within a minute.
 const LEAST_USE: u64 = 20;
 /// The parts of the budget, of [`PARTS`], that walks may take as far as switches leave them. One
 /// part they may take in any case.
