@@ -28,7 +28,7 @@ pub const UNTRACED_CALL: u32 = 1 << 17;
 pub const COMM_BYTES: usize = 16;
 
 /// Thread records, unless configured: 16384 x (512 bytes, 176 for what has no stack, 32 for what is
-/// found from outside, 32 for what walks may cost) = 11.8 MiB of kernel memory.
+/// found from outside, 48 for what walks may cost) = 12.0 MiB of kernel memory.
 pub const DEFAULT_THREADS: u32 = 16_384;
 /// Rows of time per stack in one of the two buffers, unless configured.
 pub const DEFAULT_SUMS: u32 = 16_384;

@@ -23,11 +23,17 @@ impl Draws {
 /// A thread that is switched out every `every_ns` for `seconds`, after it has run for `run_ns` each
 /// time; a switch takes `switch_ns` of it. What its walks cost of the second half of the time, and
 /// what they stood for, as a part of all switches.
-fn storm(
+fn storm(times_ns: (u64, u64), threads: u32, share: (u32, u32), seconds: u64) -> (u64, f64) {
+    storm_with_ticks(times_ns, threads, share, seconds, 0)
+}
+
+/// The same, where walks of ticks take so many thousandths of what it runs.
+fn storm_with_ticks(
     (every_ns, run_ns): (u64, u64),
     threads: u32,
     (share, switch_ns): (u32, u32),
     seconds: u64,
+    ticks: u64,
 ) -> (u64, f64) {
     let share = ProcessShare { share, switch_ns };
     let mut budget = ThreadWalkBudget::default();
@@ -46,13 +52,19 @@ fn storm(
         let shift = budget.shift(&work, threads, share);
         if draws.is_drawn(shift) {
             work.walked_ns += WALK_NS;
+            budget.spend(WALK_NS);
             stood_for += 1 << shift;
         }
         if work.now_ns <= (1 + seconds / 2) * SECOND_NS {
-            half_ns = work.walked_ns;
+            half_ns = budget.spent_ns;
         }
+        // A tick now and then.
+        work.walked_ns += run_ns * ticks / 1000;
     }
-    (work.walked_ns - half_ns, stood_for as f64 / switches as f64)
+    (
+        budget.spent_ns - half_ns,
+        stood_for as f64 / switches as f64,
+    )
 }
 
 fn near(found: f64, expected: f64, error: f64) {
@@ -71,6 +83,18 @@ fn walks_take_what_switches_leave() {
     let (spent_ns, _) = storm(often, 1, (SHARE, 460), 20);
     near(spent_ns as f64, 14e6, 0.05);
     let (spent_ns, stood_for) = storm(often, 1, (SHARE, 2_000), 20);
+    near(spent_ns as f64, 6e6, 0.05);
+    near(stood_for, 1.0, 0.1);
+}
+
+// Check that walks of ticks leave less for others, but a tenth of the budget in any case.
+#[test]
+fn ticks_leave_a_part_to_others() {
+    let often = (100_000, 20_000);
+    // Of 60 ms.
+    let (spent_ns, _) = storm_with_ticks(often, 1, (SHARE, 0), 20, 23);
+    near(spent_ns as f64, 14e6, 0.05);
+    let (spent_ns, stood_for) = storm_with_ticks(often, 1, (SHARE, 0), 20, 200);
     near(spent_ns as f64, 6e6, 0.05);
     near(stood_for, 1.0, 0.1);
 }
@@ -118,8 +142,10 @@ fn neither_credit_nor_debt_grows() {
         ..ThreadWork::default()
     };
     assert_eq!(budget.shift(&work, 1, share), 0);
+    budget.spend(CAPACITY_NS);
     work.walked_ns = CAPACITY_NS;
     assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
+    budget.spend(SECOND_NS);
     work.walked_ns += SECOND_NS;
     assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
     // 4 ms are 4 tenths of 3 hundredths of this: what was owed, and as much again.

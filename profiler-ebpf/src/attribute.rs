@@ -77,6 +77,11 @@ pub fn walk(
         let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
+        if tick.is_none()
+            && let Some(budget) = task::walk_budget(slot)
+        {
+            budget.spend(cost_ns);
+        }
         if matches!(moment, WalkEvent::Enter | WalkEvent::Leave) {
             current.call_walks_ns += cost_ns;
         }

@@ -68,8 +68,8 @@ pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
 /// Key: slot. Value: what may be spent on walks of the slot's thread. Writers and readers: the
-/// programs that are about to walk it at a switch or at the exit of a call, and whoever makes its
-/// record. Apart from the record, which most switches need whole. Size: as many as records.
+/// programs that walk it at a switch or at a call, and whoever makes its record. Apart from the
+/// record, which most switches need whole. Size: as many as records.
 #[map]
 pub static WALK_BUDGETS: Array<ThreadWalkBudget> = Array::with_max_entries(DEFAULT_THREADS, 0);
 

@@ -17,7 +17,7 @@ use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{
     Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, TaskRef, ThreadRecord,
 };
-use profiler_common::thread_walk_budget::ThreadWork;
+use profiler_common::thread_walk_budget::{ThreadWalkBudget, ThreadWork};
 
 use crate::attribute;
 use crate::counters::count;
@@ -333,10 +333,8 @@ pub fn walk_shift(
 ) -> u32 {
     current.walks.refresh(work.now_ns, control.walks);
     if control.process.share != 0
-        && let Some(budget) = WALK_BUDGETS.get_ptr_mut(slot)
+        && let Some(budget) = walk_budget(slot)
     {
-        // SAFETY: an element of an array map, of the thread on this processor.
-        let budget = unsafe { &mut *budget };
         let threads = task.live_threads().unwrap_or(1);
         let shift = budget.shift(work, threads, control.process);
         current.walks.shift = current.walks.shift.max(u64::from(shift));
@@ -344,6 +342,14 @@ pub fn walk_shift(
     // Read back: the verifier forgets how it came to be, and checks the walk once instead of once
     // for each way. SAFETY: a word of this processor's element.
     unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }
+}
+
+/// What may be spent on walks of the thread in `slot`, which is on this processor.
+#[inline(always)]
+pub fn walk_budget(slot: u32) -> Option<&'static mut ThreadWalkBudget> {
+    let budget = WALK_BUDGETS.get_ptr_mut(slot)?;
+    // SAFETY: an element of an array map, which only programs on the thread's processor touch.
+    Some(unsafe { &mut *budget })
 }
 
 /// What the thread has done by `now_ns`, of which its clock tells: for [`walk_shift`].
@@ -519,9 +525,8 @@ pub fn make_record(
     let parent: u64 = task.field(settings::task_parent());
     record.parent_pid = of(parent, settings::task_pid()) as u32;
     record.comm = read_comm(task.comm_ptr());
-    if let Some(budget) = WALK_BUDGETS.get_ptr_mut(slot) {
-        // SAFETY: an element of an array map, of this thread from now on.
-        unsafe { (*budget).start(now_ns) };
+    if let Some(budget) = walk_budget(slot) {
+        budget.start(now_ns);
     }
     compiler_fence(Ordering::SeqCst);
     record.tid = task.tid();
