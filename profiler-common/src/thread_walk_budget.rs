@@ -88,9 +88,14 @@ impl ThreadWalkBudget {
     }
 
     /// One of `1 << shift` stacks of the thread may be walked now, which is one of so many
-    /// `threads` of its process.
+    /// `threads` of its process: that is asked where it matters.
     #[inline(always)]
-    pub fn shift(&mut self, work: &ThreadWork, threads: u32, share: ProcessShare) -> u32 {
+    pub fn shift(
+        &mut self,
+        work: &ThreadWork,
+        threads: impl FnOnce() -> u32,
+        share: ProcessShare,
+    ) -> u32 {
         if share.share == 0 {
             return 0;
         }
@@ -113,11 +118,15 @@ impl ThreadWalkBudget {
         let left_ns = left_ns.min(MOST_PARTS * whole_ns / PARTS);
         let left_ns = left_ns.max(whole_ns / PARTS);
         let seldom_ns = of(past_ns / LEAST_USE) * MOST_PARTS / PARTS;
-        let seldom_ns = seldom_ns / u64::from(threads.max(1));
+        let earned_ns = if seldom_ns > left_ns {
+            left_ns.max(seldom_ns / u64::from(threads().max(1)))
+        } else {
+            left_ns
+        };
         // What is owed is no debt for ever: one walk that was interrupted for long would stop all
         // others.
         let least_ns = self.spent_ns.saturating_sub(CAPACITY_NS);
-        let allowed_ns = (self.allowed_ns + left_ns.max(seldom_ns)).max(least_ns);
+        let allowed_ns = (self.allowed_ns + earned_ns).max(least_ns);
         self.allowed_ns = allowed_ns.min(self.spent_ns + CAPACITY_NS);
 
         let has_ns = self.allowed_ns.saturating_sub(self.spent_ns);

@@ -49,7 +49,7 @@ fn storm_with_ticks(
         work.running_ns += run_ns;
         work.switches = work.switches.wrapping_add(1);
         switches += 1;
-        let shift = budget.shift(&work, threads, share);
+        let shift = budget.shift(&work, || threads, share);
         if draws.is_drawn(shift) {
             work.walked_ns += WALK_NS;
             budget.spend(WALK_NS);
@@ -141,18 +141,18 @@ fn neither_credit_nor_debt_grows() {
         running_ns: 1 << 49,
         ..ThreadWork::default()
     };
-    assert_eq!(budget.shift(&work, 1, share), 0);
+    assert_eq!(budget.shift(&work, || 1, share), 0);
     budget.spend(CAPACITY_NS);
     work.walked_ns = CAPACITY_NS;
-    assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
+    assert_eq!(budget.shift(&work, || 1, share), MAX_SHIFT);
     budget.spend(SECOND_NS);
     work.walked_ns += SECOND_NS;
-    assert_eq!(budget.shift(&work, 1, share), MAX_SHIFT);
+    assert_eq!(budget.shift(&work, || 1, share), MAX_SHIFT);
     // 4 ms are 4 tenths of 3 hundredths of this: what was owed, and as much again.
     work.running_ns += 334_000_000;
-    assert_eq!(budget.shift(&work, 1, share), 0);
+    assert_eq!(budget.shift(&work, || 1, share), 0);
     // A clock that seems to go back earns nothing.
     work.now_ns -= 1;
     work.running_ns -= 1;
-    assert_eq!(budget.shift(&work, 1, share), 0);
+    assert_eq!(budget.shift(&work, || 1, share), 0);
 }

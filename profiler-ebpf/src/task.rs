@@ -335,7 +335,7 @@ pub fn walk_shift(
     if control.process.share != 0
         && let Some(budget) = walk_budget(slot)
     {
-        let threads = task.live_threads().unwrap_or(1);
+        let threads = || task.live_threads().unwrap_or(1);
         let shift = budget.shift(work, threads, control.process);
         current.walks.shift = current.walks.shift.max(u64::from(shift));
     }
