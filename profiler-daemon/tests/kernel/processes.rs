@@ -231,7 +231,9 @@ fn an_exec_keeps_the_process_and_changes_the_program() {
     };
     for kind in ["leader", "thread"] {
         let yardstick = Yardstick::start();
-        let finished = workload::run(&format!("exec --millis 500 --kind {kind}"));
+        // Long beside what it takes until the new program's mappings and tables are known, which
+        // under emulation is a tenth of a second.
+        let finished = workload::run(&format!("exec --millis 1000 --kind {kind}"));
         let slack_ns = yardstick.slack_ns(&finished.truth);
         let process = reads::ended(daemon, &finished);
         let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
