@@ -25,7 +25,6 @@ pub mod outside;
 pub mod queue_clock;
 pub mod records;
 pub mod spans;
-pub mod thread_walk_budget;
 pub mod unwind;
 pub mod walk_budget;
 

@@ -28,7 +28,7 @@ pub const UNTRACED_CALL: u32 = 1 << 17;
 pub const COMM_BYTES: usize = 16;
 
 /// Thread records, unless configured: 16384 x (512 bytes, 176 for what has no stack, 32 for what is
-/// found from outside, 48 for what walks may cost) = 12.0 MiB of kernel memory.
+/// found from outside) = 11.3 MiB of kernel memory.
 pub const DEFAULT_THREADS: u32 = 16_384;
 /// Rows of time per stack in one of the two buffers, unless configured.
 pub const DEFAULT_SUMS: u32 = 16_384;
@@ -55,6 +55,9 @@ pub const MAX_PAGES: u32 = 65_536;
 /// Chunks of rows, of 1 MiB each: the bound on the memory of tables that are loaded. The
 /// configuration may set it lower.
 pub const MAX_ROW_CHUNKS: u32 = 1024;
+/// Processes whose walks are bounded at a time: such as use more than a twentieth of a processor, so
+/// all that 400 processors can have.
+pub const MAX_BOUNDED_PROCESSES: u32 = 8_192;
 /// Processes that may be named as targets, their children included.
 pub const MAX_TARGET_PIDS: u32 = 16_384;
 /// Process names that may be named as targets.

@@ -10,7 +10,6 @@ use crate::limits::UNTRACED_CALL;
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
 use crate::marks::{ThreadMarks, WaitSums};
 use crate::queue_clock::QueueClock;
-use crate::thread_walk_budget::ProcessShare;
 use crate::walk_budget::{WalkBudget, WalkShares};
 
 /// [`TaskRef::slot`]: the thread has no record.
@@ -400,8 +399,6 @@ pub struct Control {
     pub system_calls: u32,
     /// What may be spent on walks ([`WalkBudget`]).
     pub walks: WalkShares,
-    /// The same of each process ([`crate::thread_walk_budget`]).
-    pub process: ProcessShare,
     /// A bit for each instrumentation that measures every process.
     pub measured_all: u32,
     /// A bit for each instrumentation that measures children of what it measures.
@@ -419,7 +416,7 @@ const _: () = assert!(size_of::<SumValue>() == 136);
 const _: () = assert!(size_of::<Reserve>() == 176);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<Control>() == 52);
+const _: () = assert!(size_of::<Control>() == 44);
 
 #[cfg(feature = "user")]
 mod pod {

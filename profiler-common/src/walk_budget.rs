@@ -8,6 +8,8 @@
 //! with which *chance* the next stack is walked, as a power of two, by the past alone; whoever is
 //! walked stands for as many as that. So the time that is spent is bounded and what marks stand for
 //! is not changed, whatever the order of events.
+//!
+//! A process that is busy has a bucket of its own besides ([`ProcessWalks`]): one that is at work for a tenth of the time could have all the walks of its processor.
 
 /// What can be saved up, nanoseconds of walking: some hundred walks at the begin of a storm.
 pub const CAPACITY_NS: i64 = 2_000_000;
@@ -78,6 +80,31 @@ const fn within(missing_ns: i64) -> i64 {
         missing_ns
     }
 }
+
+/// What may be spent on walks of a process at switches and at calls. The daemon says with which
+/// share it earns, of all time that passes. Its threads earn and spend on any processor: where two do
+/// so at once, what one of them adds is lost.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessWalks {
+    /// As of a processor that is always at work; nothing is noted of ticks.
+    pub budget: WalkBudget,
+    /// What it earns.
+    pub shares: WalkShares,
+}
+
+impl ProcessWalks {
+    /// At `now_ns`: one of `1 << shift` stacks is walked.
+    #[inline(always)]
+    pub fn shift(&mut self, now_ns: u64) -> u64 {
+        self.budget.refresh(now_ns, self.shares);
+        self.budget.shift
+    }
+}
+
+// SAFETY: `#[repr(C)]`, only integers, no implicit padding (size asserted below).
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for ProcessWalks {}
 
 impl WalkBudget {
     /// The processor was idle up to `now_ns`: nothing is earned by that.
@@ -152,6 +179,7 @@ impl WalkBudget {
     }
 }
 
+const _: () = assert!(size_of::<ProcessWalks>() == 56);
 const _: () = assert!(size_of::<WalkBudget>() == 48);
 
 #[cfg(test)]

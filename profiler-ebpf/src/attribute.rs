@@ -78,9 +78,9 @@ pub fn walk(
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
         if tick.is_none()
-            && let Some(budget) = task::walk_budget(slot)
+            && let Some(walks) = task::process_walks(record.pid)
         {
-            budget.spend(cost_ns);
+            walks.budget.spend(cost_ns, false);
         }
         if matches!(moment, WalkEvent::Enter | WalkEvent::Leave) {
             current.call_walks_ns += cost_ns;

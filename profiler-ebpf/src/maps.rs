@@ -8,14 +8,14 @@ use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use profiler_common::counter::COUNTERS;
 use profiler_common::limits::{
     CALLS_PER_THREAD, COMM_BYTES, DEFAULT_RING_BYTES, DEFAULT_SUMS, DEFAULT_THREADS,
-    MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
+    MAX_BOUNDED_PROCESSES, MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
 use profiler_common::outside::{Look, OutsideStack};
 use profiler_common::records::{
     Control, OnProcessor, Reserve, SumKey, SumValue, SyscallKey, SyscallRecord, ThreadRecord,
 };
-use profiler_common::thread_walk_budget::ThreadWalkBudget;
 use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
+use profiler_common::walk_budget::ProcessWalks;
 
 use crate::capture::Scratch;
 use crate::queue::WALKED_PLACES;
@@ -67,11 +67,13 @@ pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 #[map]
 pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
-/// Key: slot. Value: what may be spent on walks of the slot's thread. Writers and readers: the
-/// programs that walk it at a switch or at a call, and whoever makes its record. Apart from the
-/// record, which most switches need whole. Size: as many as records.
+/// Key: process id. Value: what may be spent on walks of the process at switches and at calls; none
+/// where that is not bounded. Writers: the daemon says in each pass what processes that are busy
+/// earn, and the programs that walk them what that has cost. Readers: both. Size:
+/// `limits::MAX_BOUNDED_PROCESSES`; of processes beyond that only the processor's budget holds.
 #[map]
-pub static WALK_BUDGETS: Array<ThreadWalkBudget> = Array::with_max_entries(DEFAULT_THREADS, 0);
+pub static PROCESS_WALKS: HashMap<u32, ProcessWalks> =
+    HashMap::with_max_entries(MAX_BOUNDED_PROCESSES, 0);
 
 /// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's
 /// exit. Reader: the programs take from it. Size: as many as there are slots.

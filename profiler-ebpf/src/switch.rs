@@ -88,9 +88,7 @@ fn leave(
         let inside = is_inside(&record.clock);
         let mut shift = 0;
         let walk_shift = || {
-            let (switches, walked_ns) = (record.switches, record.walk_cost_ns);
-            let work = task::work(&record.clock, switches, walked_ns, now_ns);
-            shift = task::walk_shift(task, slot, &work, current, control);
+            shift = task::walk_shift(record.pid, current, control, now_ns);
             shift
         };
         if !record.marks.leave(

@@ -56,10 +56,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                     attribute::abandon_marks(record, slot);
                     return;
                 }
-                let task = Task::current();
-                let (switches, walked_ns) = (record.switches, record.walk_cost_ns);
-                let work = task::work(&record.clock, switches, walked_ns, now_ns);
-                let shift = task::walk_shift(task, slot, &work, current, control);
+                let shift = task::walk_shift(record.pid, current, control, now_ns);
                 let min_interval_ns = settings::min_interval_ns();
                 let random = &mut attribute::random;
                 if record
@@ -68,7 +65,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                 {
                     attribute::walk(
                         ctx.as_ptr(),
-                        task,
+                        Task::current(),
                         record,
                         slot,
                         WalkEvent::Leave,

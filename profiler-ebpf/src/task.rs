@@ -11,17 +11,17 @@ use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::call_numbers;
-use profiler_common::clock::{Class, KERNEL_THREAD, NO_CALL, Phase, ThreadClock, UNTRACED};
+use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase, UNTRACED};
 use profiler_common::limits::{COMM_BYTES, COMPAT_CALL, MAX_CALL_NUMBER, UNTRACED_CALL};
 use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{
     Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, TaskRef, ThreadRecord,
 };
-use profiler_common::thread_walk_budget::{ThreadWalkBudget, ThreadWork};
+use profiler_common::walk_budget::ProcessWalks;
 
 use crate::attribute;
 use crate::counters::count;
-use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, THREADS, WALK_BUDGETS};
+use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, PROCESS_WALKS, THREADS};
 use crate::{kernel, queue, settings};
 
 /// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
@@ -158,19 +158,14 @@ impl Task {
         self.field::<u32>(settings::task_flags()) & PF_EXITING != 0
     }
 
-    /// Threads of its process that have not begun to exit. `None`: that cannot be read.
-    #[inline(always)]
-    fn live_threads(self) -> Option<u32> {
-        let signal: u64 = self.field(settings::task_signal());
-        let live = (signal + u64::from(settings::signal_live())) as *const u32;
-        // SAFETY: reads kernel memory with a fault-safe helper.
-        unsafe { bpf_probe_read_kernel(live) }.ok()
-    }
-
     /// Is it, in its exit, the last thread of its process?
     #[inline(always)]
     pub fn is_last_of_process(self) -> bool {
-        self.live_threads() == Some(0)
+        let signal: u64 = self.field(settings::task_signal());
+        let live = (signal + u64::from(settings::signal_live())) as *const u32;
+        // SAFETY: reads kernel memory with a fault-safe helper.
+        let live = unsafe { bpf_probe_read_kernel(live) };
+        live == Ok(0)
     }
 
     /// Its saved user registers.
@@ -321,47 +316,25 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
     Some(unsafe { &mut *current })
 }
 
-/// One of `1 << shift` walks of the thread in `slot`, which has done `work` and is on this
-/// processor, is afforded by the processor and by the thread's process.
+/// One of `1 << shift` walks of the process `pid` is afforded on this processor, and by what the
+/// process may cost.
 #[inline(always)]
-pub fn walk_shift(
-    task: Task,
-    slot: u32,
-    work: &ThreadWork,
-    current: &mut OnProcessor,
-    control: &Control,
-) -> u32 {
-    current.walks.refresh(work.now_ns, control.walks);
-    if control.process.share != 0
-        && let Some(budget) = walk_budget(slot)
-    {
-        let threads = || task.live_threads().unwrap_or(1);
-        let shift = budget.shift(work, threads, control.process);
-        current.walks.shift = current.walks.shift.max(u64::from(shift));
+pub fn walk_shift(pid: u32, current: &mut OnProcessor, control: &Control, now_ns: u64) -> u32 {
+    current.walks.refresh(now_ns, control.walks);
+    if let Some(walks) = process_walks(pid) {
+        current.walks.shift = current.walks.shift.max(walks.shift(now_ns));
     }
     // Read back: the verifier forgets how it came to be, and checks the walk once instead of once
     // for each way. SAFETY: a word of this processor's element.
     unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }
 }
 
-/// What may be spent on walks of the thread in `slot`, which is on this processor.
+/// What may be spent on walks of the process, where that is bounded.
 #[inline(always)]
-pub fn walk_budget(slot: u32) -> Option<&'static mut ThreadWalkBudget> {
-    let budget = WALK_BUDGETS.get_ptr_mut(slot)?;
-    // SAFETY: an element of an array map, which only programs on the thread's processor touch.
-    Some(unsafe { &mut *budget })
-}
-
-/// What the thread has done by `now_ns`, of which its clock tells: for [`walk_shift`].
-#[inline(always)]
-pub fn work(clock: &ThreadClock, switches: u32, walked_ns: u64, now_ns: u64) -> ThreadWork {
-    let of = |class: Class| clock.totals[class as usize];
-    ThreadWork {
-        now_ns,
-        running_ns: of(Class::User) + of(Class::Syscall) + of(Class::Kernel),
-        switches,
-        walked_ns,
-    }
+pub fn process_walks(pid: u32) -> Option<&'static mut ProcessWalks> {
+    let walks = PROCESS_WALKS.get_ptr_mut(&pid)?;
+    // SAFETY: an element of a map; fields are words, each read and written alone.
+    Some(unsafe { &mut *walks })
 }
 
 /// Notes that `task`, which was evaluated, is on this processor.
@@ -525,9 +498,6 @@ pub fn make_record(
     let parent: u64 = task.field(settings::task_parent());
     record.parent_pid = of(parent, settings::task_pid()) as u32;
     record.comm = read_comm(task.comm_ptr());
-    if let Some(budget) = walk_budget(slot) {
-        budget.start(now_ns);
-    }
     compiler_fence(Ordering::SeqCst);
     record.tid = task.tid();
     compiler_fence(Ordering::SeqCst);

@@ -27,7 +27,7 @@ const NEGLIGIBLE_PART: f64 = 0.1;
 /// tracing them.
 const CALLS_PART: f64 = 0.25;
 /// A process that uses less of a processor has no budget of its own.
-const LEAST_USE: f64 = 0.05;
+pub(super) const LEAST_USE: f64 = 0.05;
 /// How long a sample of system calls takes: shorter where it is so dear that one alone would take
 /// half of what ten seconds may.
 const SAMPLE_NS: std::ops::RangeInclusive<f64> = 2e7..=1e8;
@@ -51,7 +51,7 @@ const OTHER_LOAD: f64 = 0.5;
 /// that it has gone.
 const SAMPLES_DEBT_NS: f64 = 1.5 * SAMPLE_BUDGET_NS;
 /// What a process has spent beyond its budget is kept for so long while it is hardly at work.
-const PROCESS_KEPT_NS: u64 = 60_000_000_000;
+pub(super) const PROCESS_KEPT_NS: u64 = 60_000_000_000;
 
 /// What profiling may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -28,6 +28,7 @@ mod outside;
 mod own_frames;
 mod pass_quota;
 mod prices;
+mod process_walks;
 mod processors;
 mod quotas;
 mod retries;

@@ -19,6 +19,7 @@ use crate::units::MonoNs;
 use super::budget::{Budget, BudgetSpent, Controller, ProcessSpent, Tracing};
 use super::cost::{CostEstimate, CostStep, EstimatedCost};
 use super::prices::Prices;
+use super::process_walks::ProcessWalkPolicy;
 use super::walk_parts::{WalkPolicy, WalkTimes};
 
 /// The time that is told as what profiling costs of late.
@@ -102,6 +103,7 @@ pub(super) struct SpendingControl {
     budget: Option<Budget>,
     controller: Option<Controller>,
     walks: Option<WalkPolicy>,
+    process_walks: Option<ProcessWalkPolicy>,
     prices: Prices,
     estimate: CostEstimate,
     last: SpendingMoment,
@@ -128,8 +130,7 @@ impl SpendingControl {
         may_sample: bool,
         now_ns: MonoNs,
     ) -> Self {
-        let prices = Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns());
-        let walks = budget.map(|budget| WalkPolicy::new(budget, prices.switch_ns));
+        let walks = budget.map(|budget| WalkPolicy::new(budget.machine));
         bound_walks(kernel, walks.as_ref());
         let traces = kernel.settings().system_calls != TracedSystemCalls::Off;
         let controller = budget
@@ -145,7 +146,10 @@ impl SpendingControl {
             budget,
             controller,
             walks,
-            prices,
+            process_walks: budget
+                .filter(|budget| budget.process <= 1.0)
+                .map(|budget| ProcessWalkPolicy::new(budget.process)),
+            prices: Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns()),
             estimate: CostEstimate::new(now_ns),
             last,
             measured_from: Work::default(),
@@ -272,7 +276,6 @@ impl SpendingControl {
             busy_ns: spent.busy_ns,
             others_ns: self.prices.switch_ns.mul_add(done.switches as f64, took_ns),
             tick_walks_ns: done.tick_walks_ns as f64,
-            switch_ns: self.prices.switch_ns,
         };
         if let Some(policy) = &mut self.walks
             && policy.step(&times).is_some()
@@ -330,6 +333,11 @@ impl SpendingControl {
         let past_ns = pass.at_ns.saturating_since(self.pass_ns);
         self.pass_ns = pass.at_ns;
         let traced_ns = std::mem::take(&mut self.traced_since_pass_ns);
+        if let Some(policy) = &mut self.process_walks
+            && let Some(table) = kernel.targets.process_walks()
+        {
+            policy.pass(pass.at_ns, past_ns as f64, spent.values(), table);
+        }
         if let Some(controller) = &mut self.controller {
             let spent = spent.into_values();
             controller.pass(pass.at_ns, past_ns as f64, traced_ns as f64, spent);

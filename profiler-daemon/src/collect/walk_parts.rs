@@ -5,18 +5,15 @@
 //! can what this process takes, and ticks give way last. Where these take so much of the budget
 //! that walks at switches and at exits of calls would break it, such walks take less, down to a
 //! tenth of the budget. What tracing system calls costs does not count here: it gives way before
-//! walks do. What walks may take of each process, the programs find by the same rule
-//! ([`profiler_common::thread_walk_budget`]), since none of that can wait for a pass.
+//! walks do. (What walks may take of each process: `process_walks`.)
 
 use crate::kernel::WalkParts;
 
-use super::budget::Budget;
-
 /// The part of the budget that walks at switches and exits may take where all else leaves it; that
 /// of ticks, in any case.
-const MOST: f64 = 0.4;
+pub(super) const MOST: f64 = 0.4;
 /// The part that those at switches and exits may take in any case.
-const LEAST: f64 = 0.1;
+pub(super) const LEAST: f64 = 0.1;
 /// What all else may always cost, as a share of one processor's time: beside little work even a
 /// sleeping daemon breaks a budget of some percent of it, and fewer walks would not gain that back.
 const NEGLIGIBLE: f64 = 0.004;
@@ -36,8 +33,6 @@ pub(super) struct WalkTimes {
     pub(super) others_ns: f64,
     /// What walks of ticks cost.
     pub(super) tick_walks_ns: f64,
-    /// What each switch costs without a walk, as far as is known by now.
-    pub(super) switch_ns: f64,
 }
 
 impl WalkTimes {
@@ -49,7 +44,6 @@ impl WalkTimes {
             busy_ns: self.busy_ns.mul_add(kept, after.busy_ns),
             others_ns: self.others_ns.mul_add(kept, after.others_ns),
             tick_walks_ns: self.tick_walks_ns.mul_add(kept, after.tick_walks_ns),
-            switch_ns: after.switch_ns,
         }
     }
 }
@@ -65,16 +59,14 @@ pub(super) struct WalkPolicy {
 
 impl WalkPolicy {
     /// Nothing has been spent yet.
-    pub(super) fn new(budget: Budget, switch_ns: f64) -> Self {
-        let most = MOST * budget.machine;
+    pub(super) fn new(budget: f64) -> Self {
+        let most = MOST * budget;
         Self {
-            budget: budget.machine,
+            budget,
             spent: WalkTimes::default(),
             told: WalkParts {
                 others: most,
                 ticks: most,
-                process: budget.process,
-                switch_ns,
             },
         }
     }
@@ -102,14 +94,14 @@ impl WalkPolicy {
         let rest_ns = spent.others_ns + spent.tick_walks_ns - NEGLIGIBLE * spent.past_ns;
         let left = self.budget - rest_ns / spent.busy_ns;
         let others = left.clamp(LEAST * self.budget, most);
-        let is_near = |new: f64, told: f64| (new - told).abs() <= CHANGE * told;
-        let mut parts = self.told;
-        if !is_near(others, parts.others) || others >= most {
-            parts.others = others;
+        let before = self.told.others;
+        if (others - before).abs() <= CHANGE * before && others < most {
+            return None;
         }
-        if !is_near(spent.switch_ns, parts.switch_ns) {
-            parts.switch_ns = spent.switch_ns;
-        }
+        let parts = WalkParts {
+            others,
+            ..self.told
+        };
         let is_new = parts != self.told;
         self.told = parts;
         is_new.then_some(parts)
@@ -120,11 +112,7 @@ impl WalkPolicy {
 mod tests {
     use super::*;
 
-    const BUDGET: Budget = Budget {
-        machine: 0.01,
-        process: 0.03,
-    };
-    const SWITCH_NS: f64 = 500.0;
+    const BUDGET: f64 = 0.01;
 
     /// A quarter of a second of two processors at work for this part of it.
     fn quarter(busy: f64, others: f64, ticks: f64) -> WalkTimes {
@@ -134,7 +122,6 @@ mod tests {
             busy_ns,
             others_ns: others * busy_ns,
             tick_walks_ns: ticks * busy_ns,
-            switch_ns: SWITCH_NS,
         }
     }
 
@@ -152,7 +139,7 @@ mod tests {
     // throughout.
     #[test]
     fn walks_take_what_is_left() {
-        let mut policy = WalkPolicy::new(BUDGET, SWITCH_NS);
+        let mut policy = WalkPolicy::new(BUDGET);
         let near = |found: f64, expected: f64| {
             assert!((found / expected - 1.0).abs() < 0.15, "{found} {expected}");
         };
@@ -175,7 +162,7 @@ mod tests {
     // the daemon is beside that; and that what stays the same is not told again.
     #[test]
     fn it_follows_within_seconds() {
-        let mut policy = WalkPolicy::new(BUDGET, SWITCH_NS);
+        let mut policy = WalkPolicy::new(BUDGET);
         assert_eq!(policy.step(&WalkTimes::default()), None);
         assert_eq!(policy.step(&quarter(0.0, 0.0, 0.0)), None);
         after(&mut policy, 60, &quarter(1.0, 0.001, 0.0005));
@@ -185,25 +172,5 @@ mod tests {
         assert_eq!(policy.step(&storm), None);
         assert_eq!(after(&mut policy, 12, &quarter(1.0, 0.001, 0.0005)), 0.004);
         assert_eq!(after(&mut policy, 12, &quarter(0.01, 0.15, 0.01)), 0.004);
-    }
-
-    // Check that another price of switches is told, with what else is told, and no small change.
-    #[test]
-    fn the_price_of_switches_is_told() {
-        let mut policy = WalkPolicy::new(BUDGET, SWITCH_NS);
-        let storm = quarter(1.0, 0.02, 0.0005);
-        after(&mut policy, 30, &storm);
-        let told = policy.parts();
-        assert_eq!((told.process, told.switch_ns), (0.03, SWITCH_NS));
-        let mut near = storm;
-        near.switch_ns = 1.05 * SWITCH_NS;
-        assert_eq!(policy.step(&near), None);
-        let mut far = storm;
-        far.switch_ns = 0.8 * SWITCH_NS;
-        let parts = policy.step(&far).expect("another price");
-        assert_eq!(
-            (parts.others, parts.switch_ns),
-            (told.others, 0.8 * SWITCH_NS)
-        );
     }
 }

@@ -55,7 +55,6 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
         .map_max_entries("THREADS", settings.max_threads)
         .map_max_entries("OUTSIDE", settings.max_threads)
         .map_max_entries("RESERVES", settings.max_threads)
-        .map_max_entries("WALK_BUDGETS", settings.max_threads)
         .map_max_entries("FREE_SLOTS", settings.max_threads)
         .map_max_entries("CALL_ROWS_BY_INDEX", settings.call_rows())
         .map_max_entries("CALL_ROW_INDEX", settings.call_rows())

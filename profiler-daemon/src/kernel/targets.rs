@@ -12,8 +12,7 @@ use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::Counter;
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
 use profiler_common::records::{scanning, system_calls};
-use profiler_common::thread_walk_budget::ProcessShare;
-use profiler_common::walk_budget::{WHOLE_SHARE, WalkShares};
+use profiler_common::walk_budget::{ProcessWalks, WHOLE_SHARE, WalkShares};
 use thiserror::Error;
 use tracing::warn;
 
@@ -110,19 +109,13 @@ pub struct NamedTargets {
     pub cgroups: Vec<String>,
 }
 
-/// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1, and
-/// what the programs must know to keep to those of each process.
+/// Which parts of the time in which processors are at work walks of stacks may take, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WalkParts {
     /// Those at switches and at calls.
     pub others: f64,
     /// Those of ticks, which give way last.
     pub ticks: f64,
-    /// What profiling may take of the running time of each process, beside which its walks at
-    /// switches and at calls give way; more than 1: any.
-    pub process: f64,
-    /// What a switch takes of that without a walk, nanoseconds.
-    pub switch_ns: f64,
 }
 
 /// Who is profiled, and how: all that the programs are told.
@@ -131,6 +124,7 @@ pub struct TargetControl {
     pids: HashMap<MapData, u32, u8>,
     comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
     cgroups: HashMap<MapData, u64, u8>,
+    process_walks: HashMap<MapData, u32, ProcessWalks>,
     readmission: Readmission,
     /// Marks have gaps between them, so what is not walked is stood for by what is.
     has_gaps: bool,
@@ -147,6 +141,7 @@ impl TargetControl {
             pids: maps.typed("TARGET_PIDS")?,
             comms: maps.typed("TARGET_COMMS")?,
             cgroups: maps.typed("TARGET_CGROUPS")?,
+            process_walks: maps.typed("PROCESS_WALKS")?,
             readmission: Readmission::default(),
             has_gaps: settings.min_interval_ns != 0,
         })
@@ -294,17 +289,17 @@ impl TargetControl {
         // Without gaps, every nanosecond is its stack's: there is nothing that other walks could
         // stand for.
         let bound = parts.filter(|_| self.has_gaps);
-        let control = &mut self.control.value;
-        control.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
+        self.control.value.walks = bound.map_or_else(WalkShares::default, |parts| WalkShares {
             others: units(parts.others),
             ticks: units(parts.ticks),
         });
-        let bound = bound.filter(|parts| parts.process <= 1.0);
-        control.process = bound.map_or_else(ProcessShare::default, |parts| ProcessShare {
-            share: units(parts.process),
-            switch_ns: parts.switch_ns as u32,
-        });
         self.control.write()
+    }
+
+    /// What may be spent on walks of processes, which the programs keep to; `None` where there is
+    /// nothing that other walks could stand for.
+    pub fn process_walks(&mut self) -> Option<&mut HashMap<MapData, u32, ProcessWalks>> {
+        self.has_gaps.then_some(&mut self.process_walks)
     }
 
     /// Whether the instrumentation of this bit measures all processes, and the children of those
