@@ -9,7 +9,8 @@
 //! walked stands for as many as that. So the time that is spent is bounded and what marks stand for
 //! is not changed, whatever the order of events.
 //!
-//! A process that is busy has a bucket of its own besides ([`ProcessWalks`]): one that is at work for a tenth of the time could have all the walks of its processor.
+//! A process that is busy has a bucket of its own besides ([`ProcessWalks`]): one that is at
+//! work for a tenth of the time could have all the walks of its processor.
 
 /// What can be saved up, nanoseconds of walking: some hundred walks at the begin of a storm.
 pub const CAPACITY_NS: i64 = 2_000_000;
@@ -82,8 +83,8 @@ const fn within(missing_ns: i64) -> i64 {
 }
 
 /// What may be spent on walks of a process at switches and at calls. The daemon says with which
-/// share it earns, of all time that passes. Its threads earn and spend on any processor: where two do
-/// so at once, what one of them adds is lost.
+/// share it earns, of all time that passes. Its threads earn and spend on any processor: where two
+/// do so at once, what one of them adds is lost.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessWalks {

@@ -332,7 +332,7 @@ pub fn walk_shift(pid: u32, current: &mut OnProcessor, control: &Control, now_ns
 /// What may be spent on walks of the process, where that is bounded.
 #[inline(always)]
 pub fn process_walks(pid: u32) -> Option<&'static mut ProcessWalks> {
-    let walks = PROCESS_WALKS.get_ptr_mut(&pid)?;
+    let walks = PROCESS_WALKS.get_ptr_mut(pid)?;
     // SAFETY: an element of a map; fields are words, each read and written alone.
     Some(unsafe { &mut *walks })
 }

@@ -89,6 +89,11 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// What all threads of this process have run, those that have ended too.
+pub(crate) fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// Wall clock, nanoseconds since 1970.
 pub(crate) fn unix_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)

@@ -1,53 +1,22 @@
 //! What walks of each busy process may take, so that what profiling costs it stays within its
 //! budget. The kernel programs keep to it, since a storm would not wait for a pass; here is what
-//! they may spend: a share of the time that passes, as much as it was in the last pass. Pure, but for
-//! the table that they read.
+//! they may spend: a share of the time that passes, as much as it was in the last pass. Pure, but
+//! for the table that they read.
 //!
 //! As of the machine (`walk_parts`), walks at switches and at exits of calls may take what switches
 //! and walks of ticks leave, within bounds. Of a process, threads come and go: so it is the process
 //! that has a bucket, and it earns by what all of them have run.
 
-use std::collections::HashMap as StdHashMap;
+use std::collections::HashMap;
 
-use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::walk_budget::{ProcessWalks, WHOLE_SHARE};
 use tracing::{debug, warn};
 
 use super::budget::{LEAST_USE, PROCESS_KEPT_NS, ProcessSpent};
 use super::walk_parts::{LEAST, MOST};
+use crate::kernel::WalkTable;
 use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
-
-/// The table that the programs read, by process id.
-pub(super) trait WalkTable {
-    /// What there is of this process.
-    fn get(&self, pid: u32) -> Option<ProcessWalks>;
-
-    /// Sets it.
-    ///
-    /// # Errors
-    /// There is no room, or the kernel refuses.
-    fn set(&mut self, pid: u32, walks: ProcessWalks) -> Result<(), MapError>;
-
-    /// Its walks are bounded no more.
-    fn remove(&mut self, pid: u32);
-}
-
-impl WalkTable for HashMap<MapData, u32, ProcessWalks> {
-    fn get(&self, pid: u32) -> Option<ProcessWalks> {
-        Self::get(self, &pid, 0).ok()
-    }
-
-    fn set(&mut self, pid: u32, walks: ProcessWalks) -> Result<(), MapError> {
-        self.insert(pid, walks, 0)
-    }
-
-    fn remove(&mut self, pid: u32) {
-        if let Err(error) = Self::remove(self, &pid) {
-            debug!("walks of process {pid} stay bounded: {error}");
-        }
-    }
-}
 
 /// A process whose walks are bounded.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +33,7 @@ struct BoundedProcess {
 pub(super) struct ProcessWalkPolicy {
     /// As a share of the running time.
     budget: f64,
-    bounded: StdHashMap<ProcessKey, BoundedProcess>,
+    bounded: HashMap<ProcessKey, BoundedProcess>,
     is_refused: bool,
 }
 
@@ -73,7 +42,7 @@ impl ProcessWalkPolicy {
     pub(super) fn new(budget: f64) -> Self {
         Self {
             budget,
-            bounded: StdHashMap::new(),
+            bounded: HashMap::new(),
             is_refused: false,
         }
     }
@@ -137,18 +106,19 @@ impl ProcessWalkPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::StartError;
     use crate::units::BootNs;
 
     const SECOND_NS: u64 = 1_000_000_000;
     const WALK_NS: u64 = 5_000;
     const SWITCH_NS: f64 = 500.0;
 
-    impl WalkTable for StdHashMap<u32, ProcessWalks> {
+    impl WalkTable for HashMap<u32, ProcessWalks> {
         fn get(&self, pid: u32) -> Option<ProcessWalks> {
             Self::get(self, &pid).copied()
         }
 
-        fn set(&mut self, pid: u32, walks: ProcessWalks) -> Result<(), MapError> {
+        fn set(&mut self, pid: u32, walks: ProcessWalks) -> Result<(), StartError> {
             self.insert(pid, walks);
             Ok(())
         }
@@ -160,7 +130,7 @@ mod tests {
 
     struct Run {
         policy: ProcessWalkPolicy,
-        table: StdHashMap<u32, ProcessWalks>,
+        table: HashMap<u32, ProcessWalks>,
         random: fastrand::Rng,
         now_ns: u64,
     }
@@ -169,7 +139,7 @@ mod tests {
         fn new() -> Self {
             Self {
                 policy: ProcessWalkPolicy::new(0.03),
-                table: StdHashMap::new(),
+                table: HashMap::new(),
                 random: fastrand::Rng::with_seed(7),
                 now_ns: 0,
             }

@@ -12,7 +12,7 @@ use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::Counter;
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
 use profiler_common::records::{scanning, system_calls};
-use profiler_common::walk_budget::{ProcessWalks, WHOLE_SHARE, WalkShares};
+use profiler_common::walk_budget::{WHOLE_SHARE, WalkShares};
 use thiserror::Error;
 use tracing::warn;
 
@@ -20,6 +20,7 @@ use super::batch;
 use super::control::ControlElement;
 use super::drain::Pass;
 use super::maps::Maps;
+use super::process_walks::ProcessWalkTable;
 use super::programs::Programs;
 use super::readmission::{Readmission, ReadmissionCounts};
 use super::refusal::{StartError, errno};
@@ -124,7 +125,7 @@ pub struct TargetControl {
     pids: HashMap<MapData, u32, u8>,
     comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
     cgroups: HashMap<MapData, u64, u8>,
-    process_walks: HashMap<MapData, u32, ProcessWalks>,
+    process_walks: ProcessWalkTable,
     readmission: Readmission,
     /// Marks have gaps between them, so what is not walked is stood for by what is.
     has_gaps: bool,
@@ -141,7 +142,7 @@ impl TargetControl {
             pids: maps.typed("TARGET_PIDS")?,
             comms: maps.typed("TARGET_COMMS")?,
             cgroups: maps.typed("TARGET_CGROUPS")?,
-            process_walks: maps.typed("PROCESS_WALKS")?,
+            process_walks: ProcessWalkTable::new(maps)?,
             readmission: Readmission::default(),
             has_gaps: settings.min_interval_ns != 0,
         })
@@ -298,7 +299,7 @@ impl TargetControl {
 
     /// What may be spent on walks of processes, which the programs keep to; `None` where there is
     /// nothing that other walks could stand for.
-    pub fn process_walks(&mut self) -> Option<&mut HashMap<MapData, u32, ProcessWalks>> {
+    pub fn process_walks(&mut self) -> Option<&mut ProcessWalkTable> {
         self.has_gaps.then_some(&mut self.process_walks)
     }
 
