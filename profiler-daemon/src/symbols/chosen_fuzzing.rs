@@ -29,10 +29,11 @@ pub(in crate::symbols) fn check(file: &File) {
         let Ok(points) = &function.points else {
             continue;
         };
-        // It is as long as any of its symbols says.
+        // It is as long as any of its symbols says that has a name.
         let mut size_bytes = 0;
         let mut take = |symbol: &SymbolEntry| {
-            if symbol.address == function.address {
+            let is_own = symbol.address == function.address && symbol.is_function;
+            if is_own && symbol.name(file).is_some_and(|raw| part_of(&raw).is_none()) {
                 size_bytes = symbol.size_bytes.max(size_bytes);
             }
         };
