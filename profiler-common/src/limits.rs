@@ -47,6 +47,9 @@ pub const MIN_RING_BYTES: u32 = 256 << 10;
 pub const MAX_RING_BYTES: u32 = 256 << 20;
 /// Processes whose mappings the walker knows.
 pub const MAX_MAPPED_PROCESSES: u32 = 16_384;
+/// Files that the walker knows by what the kernel knows of them, with copies: 1 MiB. More than have
+/// tables on all but the largest machines.
+pub const MAX_WALKED_FILES: u32 = 8192;
 /// Mapping rows of all processes, unless configured: 32 bytes each, 2 MiB; a process has 30 on
 /// average.
 pub const DEFAULT_MAPPINGS: u32 = 65_536;

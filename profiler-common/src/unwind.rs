@@ -2,7 +2,9 @@
 //! information and how they are found, one [`step`] from a frame to its caller, pure, how a walk
 //! can end, and what identifies a stack.
 
+mod areas;
 mod failure;
+mod files;
 mod return_probe;
 mod row;
 mod step;
@@ -10,7 +12,12 @@ mod step;
 mod step_tests;
 mod tables;
 
+pub use areas::{
+    GAP_RANGE_META, GAP_RANGE_SLOTS, MAX_DEPTH, NODE_WORDS, Node, NodeRef, PIVOTS, RANGE_META,
+    RANGE_SLOTS, is_area,
+};
 pub use failure::{UnwindFailure, WALK_ENDS};
+pub use files::{ANY_USER, FILE_SEGMENTS, FileSegment, FileTable, MappedFile};
 pub use return_probe::{
     KnownProbes, MAX_PENDING_RETURNS, OutOfLine, PendingReturn, ReturnInstances, is_in_probes,
     leave_probes, trampoline_row,

@@ -13,6 +13,8 @@
 // `measure` adds to what other threads add to: the compiler has no atomic addition for BPF.
 #![feature(asm_experimental_arch)]
 
+#[cfg(not(feature = "before_5_17"))]
+mod areas;
 mod attribute;
 mod calls;
 mod capture;

@@ -15,7 +15,7 @@ use crate::task::Task;
 
 /// Reads a word of the kernel's; 0 where it cannot be read.
 #[inline(always)]
-fn word(base: u64, offset: u32) -> u64 {
+pub fn word(base: u64, offset: u32) -> u64 {
     let place = base.wrapping_add(u64::from(offset)) as *const u64;
     // SAFETY: reads kernel memory with a fault-safe helper.
     unsafe { bpf_probe_read_kernel(place) }.unwrap_or(0)

@@ -79,8 +79,6 @@ frozen! {
     /// Offset of `task_struct.utask`: what the kernel remembers of the thread's user probes. 0, as
     /// all of these are then: not known, and stacks end at return probes.
     task_probes, TASK_PROBES: u32 = 0;
-    /// Offset of `task_struct.mm`.
-    task_memory, TASK_MEMORY: u32 = 0;
     /// Offset of `mm_struct.uprobes_state.xol_area`.
     memory_probes_area, MEMORY_PROBES_AREA: u32 = 0;
     /// Offset of `xol_area.vaddr`: where the page of that area is.
@@ -115,6 +113,48 @@ frozen! {
     part_queue, PART_QUEUE: u32 = 0;
     /// Offset of `rq.clock`: what the scheduler reads for switches and wakes.
     queue_clock, QUEUE_CLOCK: u32 = 0;
+}
+
+#[cfg(not(feature = "before_5_17"))]
+frozen! {
+    /// Offset of `task_struct.mm`.
+    task_memory, TASK_MEMORY: u32 = 0;
+    /// Offset of `mm_struct.mm_mt.ma_root`: the root of the tree of a process's areas. 0, as all of
+    /// these are then: the tree is another one (before Linux 6.1), and is not read.
+    memory_areas, MEMORY_AREAS: u32 = 0;
+    /// Offset of `vm_area_struct.vm_start`.
+    area_start, AREA_START: u32 = 0;
+    /// Offset of `vm_area_struct.vm_end`.
+    area_end, AREA_END: u32 = 0;
+    /// Offset of `vm_area_struct.vm_pgoff`: where in the file it begins, in pages.
+    area_offset, AREA_OFFSET: u32 = 0;
+    /// Offset of `vm_area_struct.vm_flags`.
+    area_flags, AREA_FLAGS: u32 = 0;
+    /// Offset of `vm_area_struct.vm_ops`: 0 in areas of no file and no driver.
+    area_operations, AREA_OPERATIONS: u32 = 0;
+    /// Offset of `vm_area_struct.vm_file`.
+    area_file, AREA_FILE: u32 = 0;
+    /// Offset of `file.f_inode`.
+    file_inode, FILE_INODE: u32 = 0;
+    /// Offset of `file.f_mode`.
+    file_mode, FILE_MODE: u32 = 0;
+    /// Offset of `backing_file.user_path.dentry`: the file of an overlay that this one lies behind.
+    /// 0: there are none (before 6.5).
+    backing_entry, BACKING_ENTRY: u32 = 0;
+    /// Offset of `dentry.d_inode`.
+    entry_inode, ENTRY_INODE: u32 = 0;
+    /// Offset of `inode.i_sb`.
+    inode_file_system, INODE_FILE_SYSTEM: u32 = 0;
+    /// Offset of `super_block.s_dev`.
+    file_system_device, FILE_SYSTEM_DEVICE: u32 = 0;
+    /// Offset of `inode.i_ino`.
+    inode_number, INODE_NUMBER: u32 = 0;
+    /// Offset of `inode.i_size`.
+    inode_size, INODE_SIZE: u32 = 0;
+    /// Offset of the seconds of `inode.i_mtime`.
+    inode_modified_s, INODE_MODIFIED_S: u32 = 0;
+    /// Offset of the nanoseconds beside them.
+    inode_modified_ns, INODE_MODIFIED_NS: u32 = 0;
 }
 
 #[cfg(not(feature = "before_5_17"))]

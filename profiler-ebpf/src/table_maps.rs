@@ -3,10 +3,12 @@
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::generated::bpf_map_lookup_elem;
 use aya_ebpf::macros::{btf_map, map};
-use aya_ebpf::maps::{Array, HashMap};
-use profiler_common::limits::{DEFAULT_MAPPINGS, MAX_MAPPED_PROCESSES, MAX_PAGES, MAX_ROW_CHUNKS};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap};
+use profiler_common::limits::{
+    DEFAULT_MAPPINGS, MAX_MAPPED_PROCESSES, MAX_PAGES, MAX_ROW_CHUNKS, MAX_WALKED_FILES,
+};
 use profiler_common::unwind::{
-    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
+    FileTable, MAX_TABLES, MappedFile, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
 };
 
 /// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it
@@ -21,6 +23,14 @@ pub static PROCESSES: HashMap<u32, ProcessMappings> =
 /// rows that no process has yet. Reader: the walker. Size: configuration `limits.mappings`.
 #[map]
 pub static MAPPINGS: Array<MappingRow> = Array::with_max_entries(DEFAULT_MAPPINGS, BPF_F_MMAPABLE);
+
+/// Key: a file as the kernel knows it. Value: how its code is unwound. Writer: the daemon, when a
+/// table is loaded and when another copy of its file is mapped. Reader: the walker, where a process
+/// has no mapping row for an address. Size: `limits::MAX_WALKED_FILES`; those not written or found
+/// for longest leave.
+#[map]
+pub static FILES: LruHashMap<MappedFile, FileTable> =
+    LruHashMap::with_max_entries(MAX_WALKED_FILES, 0);
 
 /// Key: slot of a table. Value: where its pages are. Writer: the daemon, through a mapping. Reader:
 /// the walker. Size: `MAX_TABLES`.

@@ -14,6 +14,7 @@ use profiler_common::unwind::{
     table_slot, trampoline_row,
 };
 
+use crate::areas;
 use crate::capture::{Scratch, forget};
 use crate::counters::count;
 use crate::probes::{self, WalkProbes};
@@ -38,6 +39,7 @@ pub fn follow(scratch: &mut Scratch, record: &ThreadRecord) {
             scratch.walk.count = found.count;
         }
     }
+    areas::begin(&mut scratch.walk);
     probes::begin(&mut scratch.walk, Task::current());
     let mut context = WalkContext { scratch };
     // SAFETY: the callback takes a pointer to this context, which outlives the loop.
@@ -184,41 +186,46 @@ fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
 /// Finds the mapping that `pc` lies in, and its table.
 #[inline(always)]
 fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
+    if !enter_told(walk, pc).unwrap_or(false) && !areas::enter(walk, pc).unwrap_or(false) {
+        return Err(UnwindFailure::NoMapping);
+    }
+    let kind = forget(&raw const walk.mapping.kind);
+    if kind == mapping::TABLE {
+        let id = forget(&raw const walk.mapping.table);
+        let table = TABLES.get(table_slot(id)).ok_or(UnwindFailure::NoTable)?;
+        if table.id != id {
+            return Err(UnwindFailure::NoTable);
+        }
+        walk.table = *table;
+    } else if kind == mapping::NO_TABLE {
+        return Err(UnwindFailure::NoTable);
+    }
+    Ok(())
+}
+
+/// Makes the mapping that `pc` lies in the walk's, if the daemon has told of one.
+#[inline(always)]
+fn enter_told(walk: &mut WalkState, pc: u64) -> Option<bool> {
     let mut low = 0_u32;
     let mut size = walk.count;
     if size == 0 {
-        return Err(UnwindFailure::NoMapping);
+        return None;
     }
     let mut steps = 0;
     while steps < MAPPING_SEARCH_STEPS && size > 1 {
         let half = size >> 1;
         let middle = (low + half) & (MAX_PROCESS_MAPPINGS - 1);
-        let row = MAPPINGS
-            .get(walk.first + middle)
-            .ok_or(UnwindFailure::NoMapping)?;
+        let row = MAPPINGS.get(walk.first + middle)?;
         if row.start <= pc {
             low = middle;
         }
         size -= half;
         steps += 1;
     }
-    let row = MAPPINGS
-        .get(walk.first + low)
-        .ok_or(UnwindFailure::NoMapping)?;
-    if pc < row.start || pc >= row.end {
-        return Err(UnwindFailure::NoMapping);
+    let row = MAPPINGS.get(walk.first + low)?;
+    let holds = pc >= row.start && pc < row.end;
+    if holds {
+        walk.mapping = *row;
     }
-    if row.kind == mapping::TABLE {
-        let table = TABLES
-            .get(table_slot(row.table))
-            .ok_or(UnwindFailure::NoTable)?;
-        if table.id != row.table {
-            return Err(UnwindFailure::NoTable);
-        }
-        walk.table = *table;
-    } else if row.kind == mapping::NO_TABLE {
-        return Err(UnwindFailure::NoTable);
-    }
-    walk.mapping = *row;
-    Ok(())
+    Some(holds)
 }

@@ -2,7 +2,7 @@
 //! the daemon fills through mappings. Process -> its code mappings -> table -> page -> rows. It
 //! does not say how rows are made.
 
-use super::{PendingReturn, Registers, UnwindRow};
+use super::{MappedFile, Node, PendingReturn, Registers, UnwindRow};
 
 /// Value of the process map: which of the mapping rows are a process's.
 #[repr(C)]
@@ -108,6 +108,16 @@ pub struct WalkState {
     pub first: u32,
     /// And their count.
     pub count: u32,
+    /// Kernel address of the root of the tree of the process's areas, 0 = it is not read.
+    pub areas: u64,
+    /// Where the search in that tree is: a slot of the node before.
+    pub slot: u64,
+    /// The address that is looked for there.
+    pub wanted_address: u64,
+    /// The node of it that is looked at.
+    pub node: Node,
+    /// The file that was found there.
+    pub file: MappedFile,
     /// Kernel address of the saved user registers.
     pub saved_registers: u64,
     /// Address of the process's `[uprobes]` page, if the thread has met a probe; 0: it has not.
@@ -134,4 +144,4 @@ const _: () = assert!(size_of::<TableRow>() == 16);
 const _: () = assert!(size_of::<RowChunk>() == 1 << 20);
 const _: () = assert!(CHUNK_ROWS.is_power_of_two());
 const _: () = assert!(1 << MAPPING_SEARCH_STEPS == MAX_PROCESS_MAPPINGS);
-const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 88);
+const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 24 + 256 + 40 + 88);

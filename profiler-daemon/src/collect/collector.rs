@@ -73,6 +73,8 @@ const STILL_CHECK_NS: u64 = 200_000_000;
 /// Time between two checks which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
+/// Time between two checks, in a rest, how full the rings of process events are.
+const FILLING_CHECK_NS: u64 = 20_000_000;
 /// Passes between two checks which kernel modules are loaded.
 const MODULES_PASSES: u64 = 30;
 /// No list of kernel modules is longer.
@@ -147,6 +149,7 @@ impl Collector {
             monotonic_ns(),
         );
         let own = OwnFrames::find(kernel.programs.code());
+        let backoff = Backoff::new(kernel.finds_mappings, monotonic_ns());
         let mut collector = Self {
             outside: Outside::new(options.program, max_frames),
             kernel,
@@ -155,7 +158,7 @@ impl Collector {
             profile: options.profile,
             stacks: StackCache::new(own),
             unwinding,
-            backoff: Backoff::new(monotonic_ns()),
+            backoff,
             coverage: WalksByExecutable::default(),
             owners: Owners::default(),
             descriptions: Descriptions::default(),
@@ -275,16 +278,30 @@ impl Collector {
             self.sync_unwinding();
             return;
         };
+        let until_ns = monotonic_ns() + timeout.as_nanos() as u64;
         if let Err(error) = side_band.wait(timeout, waker) {
             warn!("cannot wait for process events: {error}");
-            self.backoff.rest(monotonic_ns());
+            self.rest(until_ns, waker);
         }
         let piece = self.heartbeat.begin("events of processes");
         let has_events = self.read_side_band();
         drop(piece);
         if has_events {
-            self.backoff.rest(monotonic_ns());
+            self.rest(until_ns, waker);
         }
+    }
+
+    /// Rests after events, so that those that come next are read together: until then at most, and
+    /// until there is something else to do or hardly any room for more of them.
+    fn rest(&mut self, until_ns: MonoNs, waker: &Waker) {
+        let begun_ns = monotonic_ns();
+        let rest_ns = self.backoff.next(begun_ns).as_nanos() as u64;
+        let until_ns = until_ns.min(begun_ns + rest_ns);
+        let is_filling = || self.side_band.as_ref().is_some_and(SideBand::is_filling);
+        while let left_ns @ 1.. = until_ns.saturating_since(monotonic_ns())
+            && !is_filling()
+            && !waker.wait(Duration::from_nanos(left_ns.min(FILLING_CHECK_NS)))
+        {}
     }
 
     /// Takes in what the side-band has. True if there was anything.
@@ -292,10 +309,12 @@ impl Collector {
         let mut has_events = false;
         if let Some(side_band) = &mut self.side_band {
             let processes = &mut self.processes;
+            processes.begin_reading();
             side_band.read(|event| {
                 processes.apply(&event);
                 has_events = true;
             });
+            processes.end_reading();
         }
         self.sync_unwinding();
         self.processes.describe_new();

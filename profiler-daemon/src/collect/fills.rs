@@ -11,7 +11,7 @@ use crate::profile::frames::FrameTable;
 
 use super::stacks::{MAX_STACKS, StackCache};
 use super::tables::TableFill;
-use super::unwinding::UnwindingState;
+use super::unwinding_state::UnwindingState;
 
 fn size(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)

@@ -43,7 +43,9 @@ mod table_state;
 mod tables;
 mod targets;
 mod unwinding;
+mod unwinding_state;
 mod walk_parts;
+mod walked_files;
 
 pub use budget::{Budget, Tracing};
 pub use callers::Callers;
@@ -66,4 +68,4 @@ pub use spanning::{PlannedItem, PlannedPlace, Traced, TracedItem, TracedPlace, p
 pub use spending::SpendingState;
 pub use state::{CollectorState, TornRecords};
 pub use tables::{TableFill, TableReported};
-pub use unwinding::UnwindingState;
+pub use unwinding_state::UnwindingState;

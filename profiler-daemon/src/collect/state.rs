@@ -23,7 +23,7 @@ use super::memory::MemoryPart;
 use super::outside::OutsideCounts;
 use super::spending::SpendingState;
 use super::tables::{TableFill, TableReported};
-use super::unwinding::UnwindingState;
+use super::unwinding_state::UnwindingState;
 
 /// How the collector is.
 #[derive(Clone, Debug)]

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use profiler_common::unwind::MappingRow;
 use tracing::{debug, warn};
 
-use crate::kernel::{MappingRange, Published, UnwindFill, UnwindMaps};
+use crate::kernel::{MappingRange, Published, UnwindMaps};
 use crate::processes::changes::{Changed, ChangedImage};
 use crate::processes::live::Processes;
 use crate::processes::mappings::{Mapping, Mappings};
 use crate::processes::module::ModuleId;
 use crate::processes::shares::Owner;
 use crate::sys::clock::monotonic_ns;
-use crate::unwind::worker::{TableAnswer, TableWorker, WorkerCounts};
+use crate::unwind::worker::{TableAnswer, TableWorker};
 use crate::unwind::{NoTable, UnwindTable};
 
 use super::asking::{Asking, DroppedFile, FileTurn};
@@ -29,31 +29,13 @@ use super::retries::Retries;
 use super::row_reservations::{Reservation, RowReservations};
 use super::table_queue::Waiting;
 use super::table_state::{PROBE_TRAMPOLINE, TableState, row};
+use super::unwinding_state::UnwindingState;
+use super::walked_files::WalkedFiles;
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
 /// Tables that wait for room at most; more are given up and made again when they are needed.
 const MAX_WAITING: usize = 8;
-
-/// What happened so far, and how full it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UnwindingState {
-    /// Tables made and found, files without.
-    pub worker: WorkerCounts,
-    /// The maps.
-    pub fill: UnwindFill,
-    /// Processes that the walker knows.
-    pub processes: usize,
-    /// Tables given up for others.
-    pub evicted: u64,
-    /// Tables that found no room.
-    pub refused: u64,
-    /// Times that a process's mappings found no room, or more than the share of the process or its
-    /// user.
-    pub mappings_full: u64,
-    /// Times that the kernel refused something else.
-    pub failures: u64,
-}
 
 /// Rows that one or more processes have.
 struct SharedRows {
@@ -105,6 +87,7 @@ pub(super) struct UnwindingControl {
     reserved: RowReservations,
     /// Processes that have other rows since they were taken last.
     renewed: HashSet<u32>,
+    files: WalkedFiles,
     pass: u64,
     state: UnwindingState,
 }
@@ -125,6 +108,7 @@ impl UnwindingControl {
             pass_quota: PassQuota::new(mapping_rows),
             reserved: RowReservations::new(mapping_rows),
             renewed: HashSet::new(),
+            files: WalkedFiles::default(),
             pass: 0,
             state: UnwindingState::default(),
         }
@@ -179,6 +163,14 @@ impl UnwindingControl {
         }
         self.hand_over(processes);
         self.renew(maps);
+        self.tell_files(maps, processes);
+    }
+
+    /// Has the walker know the files whose tables came.
+    fn tell_files(&mut self, maps: &mut UnwindMaps, processes: &mut Processes) {
+        if let Err(error) = self.files.tell(maps, processes, &self.tables) {
+            self.failed("tell of files", &error);
+        }
     }
 
     /// Processes for whose code the walker has other rows since the last call.
@@ -323,6 +315,7 @@ impl UnwindingControl {
                     why.name()
                 );
                 self.tables.insert(answer.module, TableState::None(why));
+                self.files.note(answer.module);
                 self.mark_stale(answer.module);
             }
         }
@@ -339,6 +332,7 @@ impl UnwindingControl {
                     without: table.without,
                 };
                 self.tables.insert(module, loaded);
+                self.files.note(module);
                 self.mark_stale(module);
             }
             Ok(None) => {

@@ -26,6 +26,9 @@ pub enum BtfError {
         /// The members asked for, any of which would have done.
         member: String,
     },
+    /// The kernel's struct is another one than is known.
+    #[error("struct {0} of the kernel is not laid out as it was")]
+    OtherLayout(String),
 }
 
 const MAGIC: u16 = 0xeb9f;

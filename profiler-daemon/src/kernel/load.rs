@@ -28,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) creates_at_switch: bool,
     /// When threads were woken is read from the scheduler's account of run queues.
     pub(super) reads_queues: bool,
+    /// The walker finds what is mapped in the kernel's own account of it.
+    pub(super) finds_mappings: bool,
 }
 
 /// Loads one build of the programs.
@@ -38,6 +40,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(StartError::NoBtf)?;
     let types = btf::Btf::parse(&bytes)?;
     let fields = offsets::find(&types, variant)?;
+    let finds_mappings = offsets::has_areas(&fields);
     let queue_fields = queues::fields(&types, variant);
     let reads_queues = !queue_fields.is_empty();
     let creates_at_switch = variant.creates_at_switch(&types);
@@ -96,6 +99,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
         log,
         creates_at_switch,
         reads_queues,
+        finds_mappings,
     })
 }
 

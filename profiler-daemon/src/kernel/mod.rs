@@ -117,6 +117,9 @@ pub struct Kernel {
     settings: KernelSettings,
     variant: Variant,
     creates_at_switch: bool,
+    /// Whether the walker finds what is mapped in the kernel's own account of it, and need not be
+    /// told at once.
+    pub finds_mappings: bool,
     /// Where run queues are read.
     queue_search: Option<QueueSearch>,
     /// Why the kernel refused the newer build of the programs, where the older one runs for that
@@ -159,6 +162,7 @@ impl Kernel {
             log,
             creates_at_switch,
             reads_queues,
+            finds_mappings,
         } = load(&settings, variant)?;
         let tick = programs.tick()?;
         let maps = &mut programs.maps();
@@ -181,6 +185,7 @@ impl Kernel {
             settings,
             variant,
             creates_at_switch,
+            finds_mappings,
             queue_search: reads_queues.then(QueueSearch::default),
             newer_refused: None,
         };
@@ -239,6 +244,7 @@ impl Kernel {
         self.variant.lacks(
             self.settings.max_threads,
             self.creates_at_switch,
+            self.finds_mappings,
             self.newer_refused.as_deref(),
         )
     }

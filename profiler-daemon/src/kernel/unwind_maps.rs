@@ -13,8 +13,8 @@ use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY;
 use profiler_common::limits::MAX_PAGES;
 use profiler_common::unwind::{
-    CHUNK_ROWS, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappingRow, ProcessMappings, RowChunk,
-    TABLE_SLOT_BITS, TableRow, UnwindPage, UnwindRow, table_slot,
+    CHUNK_ROWS, FileTable, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappedFile, MappingRow,
+    ProcessMappings, RowChunk, TABLE_SLOT_BITS, TableRow, UnwindPage, UnwindRow, table_slot,
 };
 
 use super::extents::Extents;
@@ -101,6 +101,7 @@ enum Retired {
 /// The maps. See the module.
 pub struct UnwindMaps {
     processes: HashMap<MapData, u32, ProcessMappings>,
+    files: HashMap<MapData, MappedFile, FileTable>,
     mappings: Records<MappingRow>,
     tables: Records<TableRow>,
     pages: Records<UnwindPage>,
@@ -133,6 +134,7 @@ impl UnwindMaps {
             generations: vec![0; MAX_TABLES as usize],
             free_slots: (0..MAX_TABLES).rev().collect(),
             processes: maps.typed("PROCESSES")?,
+            files: maps.typed("FILES")?,
             mappings,
             tables: maps.records("TABLES", MAX_TABLES)?,
             pages,
@@ -347,6 +349,16 @@ impl UnwindMaps {
         self.retired
             .push((TABLE_PASSES, Retired::Table { slot, table }));
         rows
+    }
+
+    /// Has the walker use this table for a file where a process has no mapping row. (What it was
+    /// told before of a table that is no longer loaded leads to none.)
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn tell_file(&mut self, file: MappedFile, table: FileTable) -> io::Result<()> {
+        let told = self.files.insert(file, table, 0);
+        told.map_err(io::Error::other)
     }
 
     /// Which mapping rows are a process's, as the walker finds them.

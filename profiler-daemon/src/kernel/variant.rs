@@ -63,6 +63,7 @@ impl Variant {
         self,
         max_threads: u32,
         creates_at_switch: bool,
+        finds_mappings: bool,
         newer_refused: Option<&str>,
     ) -> Vec<(&'static str, String)> {
         let why = if newer_refused.is_some() {
@@ -71,11 +72,17 @@ impl Variant {
             "this kernel has no bpf_loop (Linux 5.17)"
         };
         let mut lacks = match self {
-            Self::Since517 if creates_at_switch => Vec::new(),
-            Self::Since517 => vec![(
-                "threads of the kernel's making",
-                "observed within a second or two of their start, not at once (threads_late): this kernel cannot keep anything with a task at a switch without risk (Linux 6.4)".to_owned(),
-            )],
+            Self::Since517 => {
+                let late = (!creates_at_switch).then(|| (
+                    "threads of the kernel's making",
+                    "observed within a second or two of their start, not at once (threads_late): this kernel cannot keep anything with a task at a switch without risk (Linux 6.4)".to_owned(),
+                ));
+                let unknown = (!finds_mappings).then(|| (
+                    "stacks of a program's first milliseconds",
+                    "incomplete (no_mapping) until the daemon has heard what the program has mapped: this kernel does not keep that in a way that the kernel programs can read (Linux 6.1)".to_owned(),
+                ));
+                late.into_iter().chain(unknown).collect()
+            }
             Self::Before517 => vec![
                 (
                     "user stacks",
@@ -181,7 +188,7 @@ mod tests {
         let refused = refused.expect("the newer ones were refused").to_string();
         assert_eq!((started, tried), (7, vec![newer, older]));
         assert_eq!(refused, "this kernel refuses the program tick: Since517");
-        let lacks = older.lacks(1, true, Some(&refused));
+        let lacks = older.lacks(1, true, true, Some(&refused));
         let find = |what| {
             lacks
                 .iter()
@@ -232,8 +239,9 @@ mod tests {
         assert!(!Variant::Since517.may_create(&without, None));
         assert!(Variant::Since517.may_create(&without, Some(KernelVersion::new(7, 2, 0))));
         assert!(Variant::Before517.may_create(&without, Some(KernelVersion::new(5, 10, 0))));
-        let lacks = Variant::Since517.lacks(1, false, None);
+        let lacks = Variant::Since517.lacks(1, false, false, None);
         assert!(lacks[0].1.contains("threads_late"), "{lacks:?}");
-        assert!(Variant::Since517.lacks(1, true, None).is_empty());
+        assert!(lacks[1].1.contains("no_mapping"), "{lacks:?}");
+        assert!(Variant::Since517.lacks(1, true, true, None).is_empty());
     }
 }

@@ -7,12 +7,12 @@ use crate::sys::perf_record::Device;
 /// subvolumes can share both numbers, so there the path belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileKey {
-    device: Device,
-    inode: u64,
+    pub(super) device: Device,
+    pub(super) inode: u64,
     path: Option<Box<[u8]>>,
     /// Whose processes it is known for, where it could not be told by device and inode that it is
     /// the file that is mapped: a user who has another file taken for it deceives himself.
-    of_user: Option<Option<u32>>,
+    pub(super) of_user: Option<Option<u32>>,
 }
 
 impl FileKey {

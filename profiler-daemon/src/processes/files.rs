@@ -5,7 +5,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fs::{File, Metadata},
-    hash::{BuildHasher as _, RandomState},
+    hash::RandomState,
     ops::Range,
     os::unix::fs::MetadataExt as _,
     sync::Arc,
@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     elf::build_id::{self, ElfIdentity},
-    sys::memory_file::memory_file,
     units::MonoNs,
     units::VirtualAddress,
 };
@@ -72,10 +71,12 @@ pub struct FileCounts {
 }
 
 #[derive(Debug)]
-struct Kept {
-    file: Arc<ModuleFile>,
+pub(super) struct Kept {
+    pub(super) file: Arc<ModuleFile>,
     /// Whether its offsets are file offsets; not for code made at run time in a memory file.
-    is_file: bool,
+    pub(super) is_file: bool,
+    /// In which reading it was seen last that the file is as it was.
+    checked: Option<u64>,
     last_used: u64,
 }
 
@@ -113,14 +114,19 @@ impl Identified {
 /// The open files, fewest-used-lately closed first.
 #[derive(Debug)]
 pub struct Files {
-    kept: HashMap<FileKey, Kept>,
+    pub(super) kept: HashMap<FileKey, Kept>,
+    /// The reading of events that is under way: files are looked at once in each.
+    pub(super) reading: Option<u64>,
+    pub(super) readings: u64,
+    /// Modules of which a file was opened lately.
+    pub(super) newly_opened: Vec<ModuleId>,
     seen: SeenFiles,
-    native_vdso: Option<ModuleId>,
+    pub(super) native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
-    images: HashMap<ModuleId, Arc<ModuleFile>>,
+    pub(super) images: HashMap<ModuleId, Arc<ModuleFile>>,
     /// Tells images apart. A process can write what it likes into its own, but not what hashes like
     /// another.
-    image_hashes: RandomState,
+    pub(super) image_hashes: RandomState,
     /// Files that name code made at run time.
     perf_maps: PerfMapFiles,
     limit: usize,
@@ -134,6 +140,9 @@ impl Files {
     pub fn new(limit: usize) -> Self {
         Self {
             kept: HashMap::new(),
+            reading: None,
+            readings: 0,
+            newly_opened: Vec::new(),
             seen: SeenFiles::default(),
             native_vdso: None,
             images: HashMap::new(),
@@ -273,11 +282,13 @@ impl Files {
     /// A file already open under this key, unless its contents changed since.
     fn known(&mut self, key: &FileKey) -> Option<Identified> {
         let kept = self.kept.get_mut(key)?;
-        if file_identity(&kept.file.file) != Some(kept.file.identity) {
+        let is_checked = self.reading.is_some() && kept.checked == self.reading;
+        if !is_checked && file_identity(&kept.file.file) != Some(kept.file.identity) {
             self.kept.remove(key);
             self.counts.changed += 1;
             return None;
         }
+        kept.checked = self.reading;
         self.uses += 1;
         kept.last_used = self.uses;
         Some(Identified {
@@ -370,9 +381,11 @@ impl Files {
                 identity,
             }),
             is_file: module != ModuleId::JIT,
+            checked: None,
             last_used: self.uses,
         };
         self.kept.insert(key, kept);
+        self.newly_opened.push(module);
     }
 
     /// Marks the modules that are needed whatever is mapped.
@@ -463,28 +476,6 @@ impl Files {
         Some(file)
     }
 
-    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the
-    /// same in every process. What lies below may be that of 32-bit programs: it has a name, and
-    /// nothing of it is read.
-    fn vdso(
-        &mut self,
-        (table, owner): (&mut ModuleTable, Owner),
-        source: &dyn ProcessSource,
-        mapped: &Mapped,
-    ) -> Identified {
-        let native = mapped.start.get() > u64::from(u32::MAX);
-        if native && self.native_vdso.is_none() {
-            let image = source.own_vdso();
-            self.native_vdso =
-                image.and_then(|image| self.vdso_image((&mut *table, Owner::System), &image));
-        }
-        let module = self.native_vdso.filter(|_| native);
-        Identified {
-            module: module.unwrap_or_else(|| named((table, owner), b"[vdso]", ModuleKind::Vdso)),
-            is_file: true,
-        }
-    }
-
     /// A module of its own for the code that a process makes at run time, if the process says how
     /// it is called. `start_ns` tells processes of one number apart.
     pub fn perf_map(
@@ -512,37 +503,13 @@ impl Files {
         self.counts.evicted += u64::from(closed);
         Some(module)
     }
-
-    fn vdso_image(
-        &mut self,
-        (table, owner): (&mut ModuleTable, Owner),
-        image: &[u8],
-    ) -> Option<ModuleId> {
-        let ElfIdentity::BuildId(id) = build_id::of_bytes(image) else {
-            return None;
-        };
-        let unique = format!("[vdso] {:x}", self.image_hashes.hash_one(image));
-        let module = table.intern_for(owner, ModuleIdentity::Named(unique.into()), || Module {
-            name: "[vdso]".into(),
-            build_id: Some(id),
-            kind: ModuleKind::Vdso,
-        });
-        const MAX_IMAGES: usize = 8;
-        if self.images.len() < MAX_IMAGES && !self.images.contains_key(&module) {
-            let file = memory_file(image).ok()?;
-            let identity = file_identity(&file)?;
-            let file = ModuleFile {
-                module,
-                file,
-                identity,
-            };
-            self.images.insert(module, Arc::new(file));
-        }
-        Some(module)
-    }
 }
 
-fn named((table, owner): (&mut ModuleTable, Owner), path: &[u8], kind: ModuleKind) -> ModuleId {
+pub(super) fn named(
+    (table, owner): (&mut ModuleTable, Owner),
+    path: &[u8],
+    kind: ModuleKind,
+) -> ModuleId {
     let name = printable(path);
     table.intern_for(owner, ModuleIdentity::Named(name.clone()), || {
         Module::named(&name, kind)
@@ -577,7 +544,7 @@ fn file_owner(file: &ModuleFile) -> FileOwner {
     }
 }
 
-fn file_identity(file: &File) -> Option<FileIdentity> {
+pub(super) fn file_identity(file: &File) -> Option<FileIdentity> {
     Some(identity_of(&file.metadata().ok()?))
 }
 

@@ -169,6 +169,27 @@ fn overwritten_files_change() {
     assert_eq!(files.counts().changed, 1);
 }
 
+// Check that while events are read a file is looked at once, and again in the next reading.
+#[test]
+fn files_are_looked_at_once_in_a_reading() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lib.so");
+    fs::write(&path, "old").unwrap();
+    let (mut files, mut table) = (Files::new(2), ModuleTable::new());
+    files.reading = Some(1);
+    let old = identify(&mut files, &mut table, &mapped(&path));
+    assert_eq!(identify(&mut files, &mut table, &mapped(&path)), old);
+    fs::write(&path, "new and longer").unwrap();
+    assert_eq!(identify(&mut files, &mut table, &mapped(&path)), old);
+    files.reading = Some(2);
+    let new = identify(&mut files, &mut table, &mapped(&path));
+    assert_ne!(old.module, new.module);
+    fs::write(&path, "another one, longer still").unwrap();
+    files.reading = None;
+    let last = identify(&mut files, &mut table, &mapped(&path));
+    assert_ne!(new.module, last.module);
+}
+
 // Check that what is mapped without a file is told apart: vDSO with its image, code made at run
 // time, special pages, memory files, and a file that is gone.
 #[test]

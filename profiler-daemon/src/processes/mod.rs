@@ -2,6 +2,7 @@
 //! an address is in.
 
 pub mod changes;
+mod copies;
 mod endings;
 mod file_key;
 pub mod files;
@@ -24,6 +25,7 @@ mod sort;
 pub mod source;
 mod unmapped;
 mod upkeep;
+mod vdso;
 
 #[cfg(test)]
 pub(crate) mod made_up;

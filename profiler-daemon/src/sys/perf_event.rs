@@ -132,6 +132,12 @@ impl SideBand {
         self.counts
     }
 
+    /// Whether more than a quarter of a ring is in use: it is to be read.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        self.rings.iter().any(Ring::is_filling)
+    }
+
     /// Waits until a record is there, `waker` wakes it or `timeout` is over. Whoever loops over
     /// this should sleep some milliseconds after each batch: the kernel wakes for every record.
     ///

@@ -109,6 +109,13 @@ impl Ring {
         }
     }
 
+    /// Whether more than a quarter of it is in use.
+    pub fn is_filling(&self) -> bool {
+        let head = self.position(DATA_HEAD_AT).load(Ordering::Relaxed);
+        let tail = self.position(DATA_TAIL_AT).load(Ordering::Relaxed);
+        head.wrapping_sub(tail) > self.data_bytes / 4
+    }
+
     /// Takes out every record present when it is called. Answers how many bytes had to be thrown
     /// away because they were no records (0 as long as the kernel is sane).
     pub fn drain(

@@ -31,7 +31,7 @@ const MAX_CMDLINE_BYTES: usize = 4096;
 /// It cannot be opened or read; for a file of `/proc/PID` usually because the process is gone.
 pub fn read_bounded(path: impl AsRef<Path>, limit_bytes: usize) -> io::Result<Vec<u8>> {
     // Most are shorter: read at once.
-    let mut bytes = Vec::with_capacity(limit_bytes.min(1024));
+    let mut bytes = Vec::with_capacity(limit_bytes.min(4096));
     File::open(path)?
         .take(limit_bytes as u64)
         .read_to_end(&mut bytes)?;

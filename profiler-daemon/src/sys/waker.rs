@@ -29,8 +29,8 @@ impl Waker {
         (&self.0).write_all(&1u64.to_ne_bytes()).ok();
     }
 
-    /// Waits until it is used or `timeout` is over.
-    pub fn wait(&self, timeout: Duration) {
+    /// Waits until it is used or `timeout` is over. True if it was used.
+    pub fn wait(&self, timeout: Duration) -> bool {
         let mut polled = [libc::pollfd {
             fd: self.0.as_raw_fd(),
             events: libc::POLLIN,
@@ -38,9 +38,11 @@ impl Waker {
         }];
         // If it fails (no memory) the wait is short.
         poll(&mut polled, timeout).ok();
-        if polled[0].revents != 0 {
+        let is_used = polled[0].revents != 0;
+        if is_used {
             self.reset();
         }
+        is_used
     }
 
     /// Makes it as new.

@@ -88,13 +88,19 @@ impl UnwindTable {
 #[must_use]
 pub fn bias(segments: &[Segment], start: VirtualAddress, offset: FileOffset) -> Option<u64> {
     let segment = segments.iter().find(|segment| {
-        let first = FileOffset::new(segment.offset.get() & !(MAPPING_PAGE_BYTES - 1));
-        offset >= first && offset < segment.offset.saturating_add(segment.size_bytes)
+        offset >= first_offset(segment)
+            && offset < segment.offset.saturating_add(segment.size_bytes)
     })?;
     let address = segment
         .address
         .wrapping_add(offset.wrapping_from(segment.offset));
     Some(start.get().wrapping_sub(address.get()))
+}
+
+/// Where in the file a mapping of a segment begins: at a page.
+#[must_use]
+pub fn first_offset(segment: &Segment) -> FileOffset {
+    FileOffset::new(segment.offset.get() & !(MAPPING_PAGE_BYTES - 1))
 }
 
 #[cfg(test)]

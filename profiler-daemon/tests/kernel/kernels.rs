@@ -58,6 +58,13 @@ fn what_this_kernel_lacks_is_said() {
     } else if version >= (Some(6), Some(4)) {
         assert!(late.is_none(), "{status}");
     }
+    let unheard = entry(
+        &status["degraded"],
+        "what",
+        "stacks of a program's first milliseconds",
+    );
+    let is_unheard = (Some(5), Some(17)) <= version && version < (Some(6), Some(1));
+    assert_eq!(unheard.is_some(), is_unheard, "{status}");
     let outcome = if has_tables { "ok" } else { "limited" };
     assert_eq!(stacks["outcome"], outcome, "{doctor}");
     assert_eq!(

@@ -10,6 +10,7 @@
 mod accuracy;
 mod accuracy_rows;
 mod asleep;
+mod brief;
 mod budget;
 #[path = "../shared/class_names.rs"]
 mod class_names;

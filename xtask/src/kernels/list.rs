@@ -76,7 +76,8 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
 /// there), what wants three reports between two passes, and what needs tools that the image has
 /// not.
-const TESTS: [&str; 34] = [
+const TESTS: [&str; 35] = [
+    "brief::brief_programs_have_whole_stacks",
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",

@@ -12,7 +12,7 @@ use crate::sys::perf_event::SideBand;
 use super::super::command::{Command, SessionUnchanged, TargetsRefused, reply};
 use super::super::state::CollectorState;
 use super::super::targets;
-use super::super::unwinding::UnwindingState;
+use super::super::unwinding_state::UnwindingState;
 use super::Collector;
 
 impl Collector {
