@@ -59,7 +59,8 @@ pub const MAX_PAGES: u32 = 65_536;
 /// configuration may set it lower.
 pub const MAX_ROW_CHUNKS: u32 = 1024;
 /// Processes whose walks are bounded at a time: such as use more than a twentieth of a processor,
-/// or did within a minute, whether they live or not. Of more, only the processor's budget holds.
+/// or did within a minute, and have not ended more than 5 s ago. Of more, only the processor's
+/// budget holds.
 pub const MAX_BOUNDED_PROCESSES: u32 = 8_192;
 /// Processes that may be named as targets, their children included.
 pub const MAX_TARGET_PIDS: u32 = 16_384;

@@ -57,7 +57,7 @@ impl NodeRef {
     }
 
     /// The slot of the node that covers `address`, which lies in what the node covers: as many are
-    /// passed as there are pivots in use below the address, and these ascend. `zero` is 0, read from
+    /// passed as there are pivots in use below the address, and these ascend. `zero` is 0, from
     /// where the verifier does not know it: else it would follow each way through the search.
     #[must_use]
     #[inline(always)]

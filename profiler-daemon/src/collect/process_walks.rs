@@ -7,7 +7,7 @@
 //! and walks of ticks leave, within bounds. Of a process, threads come and go: so it is the process
 //! that has a bucket, and it earns by what all of them have run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use profiler_common::walk_budget::{ProcessWalks, WHOLE_SHARE};
 use tracing::{debug, warn};
@@ -18,11 +18,16 @@ use crate::kernel::WalkTable;
 use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
 
+/// How long the table keeps a process that has not run at all: it may have ended.
+const IDLE_KEPT_NS: u64 = 5_000_000_000;
+
 /// A process whose walks are bounded.
 #[derive(Clone, Copy, Debug)]
 struct BoundedProcess {
     /// When it was last at work for so much that it has a budget.
     busy_ns: MonoNs,
+    /// When it last ran.
+    ran_ns: MonoNs,
     /// What its walks at switches and at calls had cost by the last pass, nanoseconds, since they
     /// are bounded.
     walked_ns: u64,
@@ -83,7 +88,15 @@ impl ProcessWalkPolicy {
             match table.set(pid, walks) {
                 Ok(()) => {
                     let walked_ns = walks.budget.spent_ns;
-                    let bounded = BoundedProcess { busy_ns, walked_ns };
+                    let ran_ns = match had {
+                        Some(had) if of.running_ns <= 0.0 => had.ran_ns,
+                        _ => now_ns,
+                    };
+                    let bounded = BoundedProcess {
+                        busy_ns,
+                        ran_ns,
+                        walked_ns,
+                    };
                     self.bounded.insert(of.process, bounded);
                 }
                 Err(error) if !self.is_refused => {
@@ -93,13 +106,23 @@ impl ProcessWalkPolicy {
                 Err(error) => debug!("walks of process {pid} are not bounded: {error}"),
             }
         }
-        self.bounded.retain(|process, had| {
-            let is_kept = now_ns.saturating_since(had.busy_ns) <= PROCESS_KEPT_NS;
-            if !is_kept {
-                table.remove(process.pid);
-            }
-            is_kept
-        });
+        self.forget(now_ns, table);
+    }
+
+    /// Forgets processes that have no budget any more, or have ended.
+    fn forget(&mut self, now_ns: MonoNs, table: &mut impl WalkTable) {
+        let is_kept = |had: &BoundedProcess| {
+            now_ns.saturating_since(had.busy_ns) <= PROCESS_KEPT_NS
+                && now_ns.saturating_since(had.ran_ns) <= IDLE_KEPT_NS
+        };
+        let gone = self.bounded.extract_if(|_, had| !is_kept(had));
+        let gone: HashSet<u32> = gone.map(|(process, _)| process.pid).collect();
+        if gone.is_empty() {
+            return;
+        }
+        // Another process may have the number by now.
+        let kept: HashSet<u32> = self.bounded.keys().map(|process| process.pid).collect();
+        gone.difference(&kept).for_each(|pid| table.remove(*pid));
     }
 }
 
@@ -143,6 +166,26 @@ mod tests {
                 random: fastrand::Rng::with_seed(7),
                 now_ns: 0,
             }
+        }
+
+        /// A pass a second later, in which these processes ran: number, start.
+        fn pass_of(&mut self, processes: &[(u32, u64)]) {
+            self.now_ns += SECOND_NS;
+            let spent: Vec<_> = processes
+                .iter()
+                .map(|(pid, start_ns)| ProcessSpent {
+                    process: ProcessKey {
+                        pid: *pid,
+                        start_ns: BootNs::new(*start_ns),
+                    },
+                    running_ns: 5e8,
+                    calls_ns: 0.0,
+                    all_ns: 0.0,
+                })
+                .collect();
+            let now_ns = MonoNs::new(self.now_ns);
+            self.policy
+                .pass(now_ns, SECOND_NS as f64, spent.iter(), &mut self.table);
         }
 
         /// So many seconds of a process that runs for this part of a processor and is switched out
@@ -227,5 +270,22 @@ mod tests {
         assert!(run.table.is_empty());
         let (walked_ns, _) = run.go(2, 0.001, 1_000, 0.0);
         assert_eq!(walked_ns, 1_000 * WALK_NS);
+    }
+    // Check that a process that has ended leaves the table after some seconds, and that the one
+    // that has its number by then stays.
+    #[test]
+    fn who_has_ended_leaves() {
+        let mut run = Run::new();
+        run.pass_of(&[(7, 1), (8, 2), (9, 3)]);
+        assert_eq!(run.table.len(), 3);
+        for _ in 0..5 {
+            run.pass_of(&[(7, 1), (8, 4)]);
+        }
+        assert_eq!(run.table.len(), 3);
+        run.pass_of(&[(7, 1), (8, 4)]);
+        let mut left: Vec<u32> = run.table.keys().copied().collect();
+        left.sort_unstable();
+        assert_eq!(left, [7, 8]);
+        assert_eq!(run.policy.bounded.len(), 2);
     }
 }
