@@ -8,7 +8,7 @@ use aya_ebpf::helpers::bpf_get_current_uid_gid;
 use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_kernel};
 use core::ffi::c_void;
 use profiler_common::unwind::{
-    ANY_USER, MAX_DEPTH, MappedFile, Node, NodeRef, WalkState, is_area, mapping,
+    ANY_USER, FileTable, MAX_DEPTH, MappedFile, Node, NodeRef, WalkState, is_area, mapping,
 };
 
 use crate::capture::forget;
@@ -81,17 +81,23 @@ pub fn enter(walk: &mut WalkState, pc: u64) -> Option<bool> {
         return Some(word(area, settings::area_operations()) == 0);
     }
     identify(file, &mut walk.file);
-    // SAFETY: lookups. An element that is replaced while it is read is another file's at worst:
-    // then one walk ends early or goes wrong.
-    let table = unsafe { FILES.get(&walk.file) }.or_else(|| {
+    let table = table_of(&walk.file).or_else(|| {
         walk.file.user = bpf_get_current_uid_gid() as u32;
-        unsafe { FILES.get(&walk.file) }
+        table_of(&walk.file)
     })?;
     let offset = word(area, settings::area_offset()) << PAGE_SHIFT;
     walk.mapping.bias = table.bias(start, offset)?;
     walk.mapping.table = table.table;
     walk.mapping.kind = table.kind;
     Some(true)
+}
+
+/// The table of a file. One that is replaced while it is read is another file's at worst: then one
+/// walk ends early or goes wrong.
+#[inline(always)]
+fn table_of(file: &MappedFile) -> Option<&'static FileTable> {
+    // SAFETY: a lookup; what is found is only read, and stays a table.
+    unsafe { FILES.get(file) }
 }
 
 /// One node of the tree: goes on to the slot that covers the address. Not 0 ends the loop.

@@ -35,6 +35,7 @@ impl MapCost {
         let data: &MapData = match map {
             Map::Array(data)
             | Map::HashMap(data)
+            | Map::LruHashMap(data)
             | Map::PerCpuArray(data)
             | Map::RingBuf(data)
             | Map::Stack(data)

@@ -65,6 +65,7 @@ impl<'a> Maps<'a> {
             Map::Array(data)
             | Map::ArrayOfMaps(data)
             | Map::HashMap(data)
+            | Map::LruHashMap(data)
             | Map::PerCpuArray(data)
             | Map::RingBuf(data)
             | Map::Stack(data)
