@@ -19,8 +19,6 @@ use crate::task::Task;
 
 /// `VM_EXEC`.
 const EXECUTABLE: u64 = 4;
-/// `FMODE_BACKING`: a file that lies behind one of an overlay.
-const BACKING: u64 = 1 << 25;
 /// Bits of a page's size.
 const PAGE_SHIFT: u32 = 12;
 
@@ -80,11 +78,7 @@ pub fn enter(walk: &mut WalkState, pc: u64) -> Option<bool> {
         walk.mapping.kind = mapping::FRAME_POINTER;
         return Some(word(area, settings::area_operations()) == 0);
     }
-    identify(file, &mut walk.file);
-    let table = table_of(&walk.file).or_else(|| {
-        walk.file.user = bpf_get_current_uid_gid() as u32;
-        table_of(&walk.file)
-    })?;
+    let table = table_of(file, &mut walk.file)?;
     let offset = word(area, settings::area_offset()) << PAGE_SHIFT;
     walk.mapping.bias = table.bias(start, offset)?;
     walk.mapping.table = table.table;
@@ -92,12 +86,36 @@ pub fn enter(walk: &mut WalkState, pc: u64) -> Option<bool> {
     Some(true)
 }
 
-/// The table of a file. One that is replaced while it is read is another file's at worst: then one
-/// walk ends early or goes wrong.
+/// The table of a mapped file. `place` is where it is noted what tells the file apart.
 #[inline(always)]
-fn table_of(file: &MappedFile) -> Option<&'static FileTable> {
+fn table_of(file: u64, place: &mut MappedFile) -> Option<&'static FileTable> {
+    identify(word(file, settings::file_inode()), place);
+    find_table(place).or_else(|| {
+        if settings::backing_entry() == 0 {
+            return None;
+        }
+        // The file may lie behind one of an overlay, which is then the one that was heard of. The
+        // flag that says so is not the same in all kernels. Where it does not, this leads to
+        // anything, and to no file that is known.
+        let entry = word(file, settings::backing_entry());
+        identify(word(entry, settings::entry_inode()), place);
+        find_table(place)
+    })
+}
+
+/// The table of a file that is known for everybody, or for the current thread's user. One that is
+/// replaced while it is read is another file's at worst: then one walk ends early or goes wrong.
+#[inline(always)]
+fn find_table(file: &mut MappedFile) -> Option<&'static FileTable> {
+    let key: &MappedFile = file;
     // SAFETY: a lookup; what is found is only read, and stays a table.
-    unsafe { FILES.get(file) }
+    if let Some(table) = unsafe { FILES.get(key) } {
+        return Some(table);
+    }
+    file.user = bpf_get_current_uid_gid() as u32;
+    let key: &MappedFile = file;
+    // SAFETY: as above.
+    unsafe { FILES.get(key) }
 }
 
 /// One node of the tree: goes on to the slot that covers the address. Not 0 ends the loop.
@@ -123,19 +141,10 @@ extern "C" fn descend(_index: u64, descent: *mut Descent) -> i64 {
     i64::from(reference.is_leaf())
 }
 
-/// What tells a mapped file apart, as the kernel's records of mappings and the daemon's look at the
-/// file do.
+/// Notes what tells a mapped file apart, as the kernel's records of mappings and the daemon's look
+/// at the file do.
 #[inline(always)]
-fn identify(file: u64, found: &mut MappedFile) {
-    let behind = settings::backing_entry() != 0 && word(file, settings::file_mode()) & BACKING != 0;
-    let inode = if behind {
-        word(
-            word(file, settings::backing_entry()),
-            settings::entry_inode(),
-        )
-    } else {
-        word(file, settings::file_inode())
-    };
+fn identify(inode: u64, found: &mut MappedFile) {
     let file_system = word(inode, settings::inode_file_system());
     *found = MappedFile {
         inode: word(inode, settings::inode_number()),

@@ -136,8 +136,6 @@ frozen! {
     area_file, AREA_FILE: u32 = 0;
     /// Offset of `file.f_inode`.
     file_inode, FILE_INODE: u32 = 0;
-    /// Offset of `file.f_mode`.
-    file_mode, FILE_MODE: u32 = 0;
     /// Offset of `backing_file.user_path.dentry`: the file of an overlay that this one lies behind.
     /// 0: there are none (before 6.5).
     backing_entry, BACKING_ENTRY: u32 = 0;

@@ -61,7 +61,6 @@ const OF_AREAS: &[(&str, &str, &[&str])] = &[
     ("AREA_OPERATIONS", "vm_area_struct", &["vm_ops"]),
     ("AREA_FILE", "vm_area_struct", &["vm_file"]),
     ("FILE_INODE", "file", &["f_inode"]),
-    ("FILE_MODE", "file", &["f_mode"]),
     ("ENTRY_INODE", "dentry", &["d_inode"]),
     ("INODE_FILE_SYSTEM", "inode", &["i_sb"]),
     ("FILE_SYSTEM_DEVICE", "super_block", &["s_dev"]),

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::daemon::{self, Daemon, Settings, say};
+use crate::exact_overlays::Overlay;
 
 /// Walks so far: how many, and how many of these are complete.
 fn walks(daemon: &Daemon) -> [f64; 2] {
@@ -25,48 +26,78 @@ fn execute(program: &Path, time: Duration) {
     }
 }
 
-#[test]
-fn brief_programs_have_whole_stacks() {
-    // Check that nearly all stacks of a program that lives for milliseconds are complete. Where the
-    // walker knows only what it is told, one in six is, and status says so.
+/// A daemon that follows the programs called `brief`; `None`, said once, where it tells that their
+/// stacks are not whole.
+fn daemon_of_brief() -> Option<Daemon> {
     let settings = Settings {
         top: "frequency_hz = 997",
         targets: "comms = [\"brief\"]",
         ..Settings::default()
     };
-    let Some(daemon) = daemon::own(&settings) else {
-        return;
-    };
+    let daemon = daemon::own(&settings)?;
     let lacks = daemon.get("/status")["degraded"].to_string();
     if ["user stacks", "first milliseconds"]
         .iter()
         .any(|what| lacks.contains(what))
     {
         say("skipped: this kernel does not tell the walker what is mapped");
-        return;
+        return None;
     }
+    Some(daemon)
+}
+
+/// Checks that nearly all stacks of a program that lives for milliseconds are complete, once the
+/// tables of its files are made.
+fn check(daemon: &Daemon, program: &Path) {
+    let begun = walks(daemon)[1];
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while walks(daemon)[1] < begun + 100.0 && Instant::now() < deadline {
+        execute(program, Duration::from_secs(1));
+    }
+    let before = walks(daemon);
+    execute(program, Duration::from_secs(4));
+    std::thread::sleep(Duration::from_millis(300));
+    let after = walks(daemon);
+    let [walked, complete] = [after[0] - before[0], after[1] - before[1]];
+    let of = program.display();
+    say(&format!(
+        "{complete} of {walked} walks of {of} are complete"
+    ));
+    assert!(walked >= 100.0, "only {walked} walks of {of}");
+    assert!(
+        complete >= 0.9 * walked,
+        "{complete} of {walked} walks of {of} are complete: {}",
+        daemon.get("/status")["unwinding"]["failures"]
+    );
+}
+
+#[test]
+fn brief_programs_have_whole_stacks() {
+    // Check that nearly all stacks of a program that lives for milliseconds are complete. Where the
+    // walker knows only what it is told, one in six is, and status says so.
+    let Some(daemon) = daemon_of_brief() else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a temporary directory");
     let program = folder.path().join("brief");
     symlink(daemon::daemon_exe(), &program).expect("a link can be made");
-    // The tables of its files are made by then.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while walks(&daemon)[1] < 100.0 && Instant::now() < deadline {
-        execute(&program, Duration::from_secs(1));
-    }
-    let before = walks(&daemon);
-    execute(&program, Duration::from_secs(4));
-    std::thread::sleep(Duration::from_millis(300));
-    let [walked, complete] = {
-        let after = walks(&daemon);
-        [after[0] - before[0], after[1] - before[1]]
+    check(&daemon, &program);
+}
+
+#[test]
+fn brief_programs_of_overlays_have_whole_stacks() {
+    // Check the same of a program in an overlay mount, as those of containers are: its file is told
+    // by the overlay's inode, and is a copy of one that is known.
+    let Some(daemon) = daemon_of_brief() else {
+        return;
     };
-    say(&format!(
-        "{complete} of {walked} walks of brief programs are complete"
-    ));
-    assert!(walked >= 100.0, "only {walked} walks");
-    assert!(
-        complete >= 0.9 * walked,
-        "{complete} of {walked} walks are complete: {}",
-        daemon.get("/status")["unwinding"]["failures"]
-    );
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let below = folder.path().join("below");
+    std::fs::create_dir(&below).expect("a folder can be made");
+    std::fs::copy(daemon::daemon_exe(), below.join("brief")).expect("it can be copied");
+    let at = folder.path().join("overlay");
+    let Some(_mounted) = Overlay::new(&below, at.clone()) else {
+        return;
+    };
+    check(&daemon, &at.join("brief"));
 }

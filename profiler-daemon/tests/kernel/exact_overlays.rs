@@ -16,11 +16,11 @@ const SOURCE: &str = "__attribute__((noipa)) int t_shared(int x) { return x; }\n
     for (int n = 0; n < 100; n++) sum += t_shared(count); return sum != 100 * count; }\n";
 
 /// An overlay mount that is taken away again.
-struct Overlay(PathBuf);
+pub(crate) struct Overlay(PathBuf);
 
 impl Overlay {
     /// Of a folder; `None` where none can be mounted.
-    fn new(below: &Path, at: PathBuf) -> Option<Self> {
+    pub(crate) fn new(below: &Path, at: PathBuf) -> Option<Self> {
         let upper = [at.with_extension("upper"), at.with_extension("work")];
         for folder in upper.iter().chain([&at]) {
             fs::create_dir(folder).expect("a folder");
