@@ -137,7 +137,7 @@ frozen! {
     /// Offset of `file.f_inode`.
     file_inode, FILE_INODE: u32 = 0;
     /// Offset of `backing_file.user_path.dentry`: the file of an overlay that this one lies behind.
-    /// 0: there are none (before 6.5).
+    /// 0: it is not known (before 6.8).
     backing_entry, BACKING_ENTRY: u32 = 0;
     /// Offset of `dentry.d_inode`.
     entry_inode, ENTRY_INODE: u32 = 0;
