@@ -47,8 +47,8 @@ pub const MIN_RING_BYTES: u32 = 256 << 10;
 pub const MAX_RING_BYTES: u32 = 256 << 20;
 /// Processes whose mappings the walker knows.
 pub const MAX_MAPPED_PROCESSES: u32 = 16_384;
-/// Files that the walker knows by what the kernel knows of them, with copies: 1 MiB. More than have
-/// tables on all but the largest machines.
+/// Files that the walker knows by what the kernel knows of them, with copies: 1.7 MB. As many as
+/// there can be tables.
 pub const MAX_WALKED_FILES: u32 = 8192;
 /// Mapping rows of all processes, unless configured: 32 bytes each, 2 MiB; a process has 30 on
 /// average.
@@ -59,8 +59,7 @@ pub const MAX_PAGES: u32 = 65_536;
 /// configuration may set it lower.
 pub const MAX_ROW_CHUNKS: u32 = 1024;
 /// Processes whose walks are bounded at a time: such as use more than a twentieth of a processor,
-/// or did within a minute, and have not ended more than 5 s ago. Of more, only the processor's
-/// budget holds.
+/// or did within a minute, and live. Of more, only the processor's budget holds.
 pub const MAX_BOUNDED_PROCESSES: u32 = 8_192;
 /// Processes that may be named as targets, their children included.
 pub const MAX_TARGET_PIDS: u32 = 16_384;

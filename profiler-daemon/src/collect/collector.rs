@@ -460,8 +460,12 @@ impl Collector {
             &mut drained,
             &mut self.unowned,
         );
-        self.spending
-            .pass(&mut self.kernel, pass, &mut drained.threads);
+        self.spending.pass(
+            &mut self.kernel,
+            &self.processes,
+            pass,
+            &mut drained.threads,
+        );
         if !pass.unreadable.is_empty() {
             self.unreadable = TornRecords {
                 total: self.unreadable.total + pass.unreadable.len() as u64,

@@ -18,16 +18,11 @@ use crate::kernel::WalkTable;
 use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
 
-/// How long the table keeps a process that has not run at all: it may have ended.
-const IDLE_KEPT_NS: u64 = 5_000_000_000;
-
 /// A process whose walks are bounded.
 #[derive(Clone, Copy, Debug)]
 struct BoundedProcess {
     /// When it was last at work for so much that it has a budget.
     busy_ns: MonoNs,
-    /// When it last ran.
-    ran_ns: MonoNs,
     /// What its walks at switches and at calls had cost by the last pass, nanoseconds, since they
     /// are bounded.
     walked_ns: u64,
@@ -88,15 +83,7 @@ impl ProcessWalkPolicy {
             match table.set(pid, walks) {
                 Ok(()) => {
                     let walked_ns = walks.budget.spent_ns;
-                    let ran_ns = match had {
-                        Some(had) if of.running_ns <= 0.0 => had.ran_ns,
-                        _ => now_ns,
-                    };
-                    let bounded = BoundedProcess {
-                        busy_ns,
-                        ran_ns,
-                        walked_ns,
-                    };
+                    let bounded = BoundedProcess { busy_ns, walked_ns };
                     self.bounded.insert(of.process, bounded);
                 }
                 Err(error) if !self.is_refused => {
@@ -106,16 +93,21 @@ impl ProcessWalkPolicy {
                 Err(error) => debug!("walks of process {pid} are not bounded: {error}"),
             }
         }
-        self.forget(now_ns, table);
     }
 
     /// Forgets processes that have no budget any more, or have ended.
-    fn forget(&mut self, now_ns: MonoNs, table: &mut impl WalkTable) {
-        let is_kept = |had: &BoundedProcess| {
-            now_ns.saturating_since(had.busy_ns) <= PROCESS_KEPT_NS
-                && now_ns.saturating_since(had.ran_ns) <= IDLE_KEPT_NS
+    pub(super) fn forget(
+        &mut self,
+        now_ns: MonoNs,
+        has_ended: impl Fn(ProcessKey) -> bool,
+        table: &mut impl WalkTable,
+    ) {
+        let is_kept = |process: &ProcessKey, had: &BoundedProcess| {
+            now_ns.saturating_since(had.busy_ns) <= PROCESS_KEPT_NS && !has_ended(*process)
         };
-        let gone = self.bounded.extract_if(|_, had| !is_kept(had));
+        let gone = self
+            .bounded
+            .extract_if(|process, had| !is_kept(process, had));
         let gone: HashSet<u32> = gone.map(|(process, _)| process.pid).collect();
         if gone.is_empty() {
             return;
@@ -168,8 +160,10 @@ mod tests {
             }
         }
 
-        /// A pass a second later, in which these processes ran: number, start.
-        fn pass_of(&mut self, processes: &[(u32, u64)]) {
+        /// A pass a second later, in which these processes ran (number, start), and those of these
+        /// starts had ended.
+        fn pass_of(&mut self, processes: &[(u32, u64)], ended: &[u64]) {
+            let ended: Vec<_> = ended.iter().map(|start| BootNs::new(*start)).collect();
             self.now_ns += SECOND_NS;
             let spent: Vec<_> = processes
                 .iter()
@@ -184,8 +178,9 @@ mod tests {
                 })
                 .collect();
             let now_ns = MonoNs::new(self.now_ns);
-            self.policy
-                .pass(now_ns, SECOND_NS as f64, spent.iter(), &mut self.table);
+            let (policy, table) = (&mut self.policy, &mut self.table);
+            policy.pass(now_ns, SECOND_NS as f64, spent.iter(), table);
+            policy.forget(now_ns, |process| ended.contains(&process.start_ns), table);
         }
 
         /// So many seconds of a process that runs for this part of a processor and is switched out
@@ -226,8 +221,9 @@ mod tests {
                 };
                 let all = std::iter::once(&spent);
                 let now_ns = MonoNs::new(self.now_ns);
-                self.policy
-                    .pass(now_ns, SECOND_NS as f64, all, &mut self.table);
+                let (policy, table) = (&mut self.policy, &mut self.table);
+                policy.pass(now_ns, SECOND_NS as f64, all, table);
+                policy.forget(now_ns, |_| false, table);
             }
             (walked_ns, stood_for as f64 / of_half as f64)
         }
@@ -271,21 +267,19 @@ mod tests {
         let (walked_ns, _) = run.go(2, 0.001, 1_000, 0.0);
         assert_eq!(walked_ns, 1_000 * WALK_NS);
     }
-    // Check that a process that has ended leaves the table after some seconds, and that the one
-    // that has its number by then stays.
+    // Check that a process that has ended leaves the table, that the one that has its number by
+    // then stays, and so does one that sleeps for a while.
     #[test]
     fn who_has_ended_leaves() {
         let mut run = Run::new();
-        run.pass_of(&[(7, 1), (8, 2), (9, 3)]);
-        assert_eq!(run.table.len(), 3);
-        for _ in 0..5 {
-            run.pass_of(&[(7, 1), (8, 4)]);
+        run.pass_of(&[(7, 1), (8, 2), (9, 3), (10, 5)], &[]);
+        assert_eq!(run.table.len(), 4);
+        for _ in 0..50 {
+            run.pass_of(&[(7, 1), (8, 4)], &[2, 3]);
         }
-        assert_eq!(run.table.len(), 3);
-        run.pass_of(&[(7, 1), (8, 4)]);
         let mut left: Vec<u32> = run.table.keys().copied().collect();
         left.sort_unstable();
-        assert_eq!(left, [7, 8]);
-        assert_eq!(run.policy.bounded.len(), 2);
+        assert_eq!(left, [7, 8, 10]);
+        assert_eq!(run.policy.bounded.len(), 3);
     }
 }

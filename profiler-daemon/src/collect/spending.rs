@@ -12,6 +12,7 @@ use crate::kernel::{
     Costs, Counts, Kernel, Pass, ProgramStats, ThreadSnapshot, TracedSystemCalls, Work,
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
+use crate::processes::live::Processes;
 use crate::profile::input::ThreadUpdate;
 use crate::sys::clock::process_ns;
 use crate::units::MonoNs;
@@ -286,7 +287,13 @@ impl SpendingControl {
     }
 
     /// Takes over what a pass found: sets what each thread has cost.
-    pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass, threads: &mut [ThreadUpdate]) {
+    pub(super) fn pass(
+        &mut self,
+        kernel: &mut Kernel,
+        processes: &Processes,
+        pass: &Pass,
+        threads: &mut [ThreadUpdate],
+    ) {
         let mut calls: HashMap<u32, u64> = HashMap::new();
         for row in &pass.calls {
             if row.number & UNTRACED_CALL == 0 {
@@ -336,7 +343,10 @@ impl SpendingControl {
         if let Some(policy) = &mut self.process_walks
             && let Some(table) = kernel.targets.process_walks()
         {
-            policy.pass(pass.at_ns, past_ns as f64, spent.values(), table);
+            let living = spent.values();
+            let living = living.filter(|of| !processes.has_ended(of.process));
+            policy.pass(pass.at_ns, past_ns as f64, living, table);
+            policy.forget(pass.at_ns, |process| processes.has_ended(process), table);
         }
         if let Some(controller) = &mut self.controller {
             let spent = spent.into_values();

@@ -98,28 +98,18 @@ pub(super) fn file_table(table: &TableState) -> Option<FileTable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{FileOffset, ModuleAddress, VirtualAddress};
+    use crate::units::{FileOffset, VirtualAddress};
+    use crate::unwind::table::two_segments;
 
     // Check that a mapping leads to the same addresses of the file by what the walker is told of
     // the file as by its row, for segments that begin inside a page of the file, and that none is
     // found where the file has no code.
     #[test]
     fn leads_to_the_same_addresses() {
-        let segments = vec![
-            Segment {
-                address: ModuleAddress::new(0x40_1000),
-                offset: FileOffset::new(0x1000),
-                size_bytes: 0x500,
-            },
-            Segment {
-                address: ModuleAddress::new(0x60_3456),
-                offset: FileOffset::new(0x2456),
-                size_bytes: 0x2000,
-            },
-        ];
+        let segments = two_segments();
         let loaded = TableState::Loaded {
             id: 7,
-            segments: segments.clone(),
+            segments: segments.to_vec(),
             used_pass: 0,
             without: None,
         };

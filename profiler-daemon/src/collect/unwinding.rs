@@ -34,6 +34,9 @@ use super::walked_files::WalkedFiles;
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
+/// Passes within which the walker is told again of a file that is used: others may have filled what
+/// it was told.
+const TELL_PASSES: u64 = 60;
 /// Tables that wait for room at most; more are given up and made again when they are needed.
 const MAX_WAITING: usize = 8;
 
@@ -191,6 +194,9 @@ impl UnwindingControl {
         self.pass_quota.renew();
         for module in used {
             if let Some(TableState::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
+                if *used_pass / TELL_PASSES != self.pass / TELL_PASSES {
+                    self.files.note(module);
+                }
                 *used_pass = self.pass;
             }
         }

@@ -26,19 +26,6 @@ impl Processes {
     }
 }
 
-impl Processes {
-    /// Events are read from here on: what was mapped several times need not be looked at as often.
-    pub fn begin_reading(&mut self) {
-        self.files.readings += 1;
-        self.files.reading = Some(self.files.readings);
-    }
-
-    /// They were read.
-    pub fn end_reading(&mut self) {
-        self.files.reading = None;
-    }
-}
-
 impl Files {
     fn copies(&self, module: ModuleId) -> Vec<MappedFile> {
         let is_copy = |kept: &Kept| kept.is_file && kept.file.module == module;

@@ -385,7 +385,10 @@ impl Files {
             last_used: self.uses,
         };
         self.kept.insert(key, kept);
-        self.newly_opened.push(module);
+        // More than can be open are known no longer, or are told when they are used.
+        if self.newly_opened.len() < self.limit {
+            self.newly_opened.push(module);
+        }
     }
 
     /// Marks the modules that are needed whatever is mapped.

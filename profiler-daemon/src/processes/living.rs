@@ -1,6 +1,6 @@
 //! Who lives now: for those who choose processes by what these are called or where they belong.
 
-use super::live::Processes;
+use super::{ids::ProcessKey, live::Processes};
 
 /// A process that lives.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,14 @@ pub struct Living<'a> {
 }
 
 impl Processes {
+    /// Whether it is known that the process has ended.
+    #[must_use]
+    pub fn has_ended(&self, process: ProcessKey) -> bool {
+        let id = self.by_key.get(&process);
+        let instance = id.and_then(|id| self.instances.get(id));
+        instance.is_some_and(|instance| instance.exited_ns.is_some())
+    }
+
     /// All processes that live and are none of the kernel's, in no order.
     pub fn living(&self) -> impl Iterator<Item = Living<'_>> {
         let living = self.instances.values();

@@ -47,6 +47,19 @@ impl Mappers {
 }
 
 impl Processes {
+    /// Events are read from here on: what was mapped several times need not be looked at as often.
+    pub fn begin_reading(&mut self) {
+        self.files.readings += 1;
+        self.files.reading = Some(self.files.readings);
+    }
+
+    /// They were read.
+    pub fn end_reading(&mut self) {
+        self.files.reading = None;
+    }
+}
+
+impl Processes {
     /// The open file of a module; `None` where it is no file or gone.
     pub fn file(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
         if let Some(file) = self.files.file(&self.table, &*self.source, module) {

@@ -103,6 +103,24 @@ pub fn first_offset(segment: &Segment) -> FileOffset {
     FileOffset::new(segment.offset.get() & !(MAPPING_PAGE_BYTES - 1))
 }
 
+/// Two segments with code, the second of which begins inside a page of the file.
+#[cfg(test)]
+pub(crate) fn two_segments() -> [Segment; 2] {
+    use crate::units::ModuleAddress;
+    [
+        Segment {
+            address: ModuleAddress::new(0x40_1000),
+            offset: FileOffset::new(0x1000),
+            size_bytes: 0x500,
+        },
+        Segment {
+            address: ModuleAddress::new(0x60_3456),
+            offset: FileOffset::new(0x2456),
+            size_bytes: 0x2000,
+        },
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,18 +129,7 @@ mod tests {
     // of the file.
     #[test]
     fn biases() {
-        let segments = [
-            Segment {
-                address: ModuleAddress::new(0x40_1000),
-                offset: FileOffset::new(0x1000),
-                size_bytes: 0x500,
-            },
-            Segment {
-                address: ModuleAddress::new(0x60_3456),
-                offset: FileOffset::new(0x2456),
-                size_bytes: 0x2000,
-            },
-        ];
+        let segments = two_segments();
         assert_eq!(
             bias(
                 &segments,
