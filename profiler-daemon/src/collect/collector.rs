@@ -49,6 +49,13 @@ use super::unwinding::UnwindingControl;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
+/// How long a pass waits, from its begin, for the kernel's programs to leave what it reads: much
+/// longer than they need unless the kernel itself has no time. Meanwhile nothing else is done.
+const PATIENCE_NS: u64 = 500_000_000;
+/// The same where there is no answer without the pass. Less than a client is made to wait.
+const LONG_PATIENCE_NS: u64 = 5_000_000_000;
+/// Time between two looks whether they have.
+const AWAITED_NS: u64 = 100_000_000;
 /// How long the start waits for the unwind tables of programs that run already: without, nearly all
 /// walks of the first second would end where the first table is missing. Most come from the disk,
 /// and the small files first, so that it is rarely as long.
@@ -108,6 +115,8 @@ pub struct Collector {
     snapshot: Option<Arc<Snapshot>>,
     targets: watch::Sender<Targets>,
     last_pass: Option<LastPass>,
+    /// When the pass was begun that the kernel's programs hold up.
+    begun_ns: Option<MonoNs>,
     passes: u64,
     failures: u64,
     busy_ns: u64,
@@ -175,6 +184,7 @@ impl Collector {
             snapshot: None,
             targets: options.targets,
             last_pass: None,
+            begun_ns: None,
             passes: 0,
             failures: 0,
             busy_ns: 0,
@@ -213,7 +223,11 @@ impl Collector {
                 self.check_ticks(now_ns);
                 self.routine_pass();
                 self.look_from_outside();
-                next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
+                let now_ns = monotonic_ns();
+                next_pass_ns = match self.begun_ns {
+                    Some(_) => now_ns + AWAITED_NS,
+                    None => now_ns.max(next_pass_ns + PASS_NS),
+                };
                 next_read_ns = monotonic_ns() + self.read_interval_ns();
             } else if now_ns >= next_read_ns {
                 piece.next("the ring of stacks");
@@ -231,7 +245,7 @@ impl Collector {
                 piece.next("a question");
                 match commands.try_recv() {
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
-                        self.pass();
+                        self.pass(PATIENCE_NS);
                         return;
                     }
                     Ok(command) => self.obey(command),
@@ -393,17 +407,19 @@ impl Collector {
         let is_partial = now_ns.saturating_since(self.whole_at_ns) < WHOLE_EVERY_NS
             && now_ns.saturating_since(self.asked_at_ns) > ASKED_NS
             && !self.stacks.is_crowded();
-        self.pass_over(is_partial);
+        self.pass_over(is_partial, PATIENCE_NS);
     }
 
-    /// One pass over all there is: it can be asked about.
-    fn pass(&mut self) {
-        self.pass_over(false);
+    /// One pass over all there is: it can be asked about. There is none if the kernel's programs
+    /// hold it up for so long, counted from its begin.
+    fn pass(&mut self, patience_ns: u64) {
+        self.pass_over(false, patience_ns);
     }
 
     /// One pass, from the kernel's maps to the profile.
-    fn pass_over(&mut self, is_partial: bool) {
+    fn pass_over(&mut self, is_partial: bool, patience_ns: u64) {
         let began_ns = monotonic_ns();
+        let begun_ns = *self.begun_ns.get_or_insert(began_ns);
         let offsets = ClockOffsets::now();
         self.processes.sweep(began_ns, offsets);
         if began_ns.saturating_since(self.groups_at_ns) >= GROUPS_NS {
@@ -423,9 +439,21 @@ impl Collector {
         }
         let side_band_read_ns = monotonic_ns();
         self.read_stacks();
+        let left_ns = (begun_ns + patience_ns).saturating_since(monotonic_ns());
+        let within = Duration::from_nanos(left_ns);
         let (kernel, mut naming) = self.naming(side_band_read_ns);
-        match kernel.pass(is_partial, &mut |raw| naming.add(&raw)) {
-            Ok(pass) => self.take_in(&pass, offsets),
+        let passed = kernel.pass(is_partial, within, &mut |raw| naming.add(&raw));
+        self.begun_ns = matches!(passed, Ok(None)).then_some(begun_ns);
+        match passed {
+            Ok(Some(pass)) => {
+                let held_up_ns = monotonic_ns().saturating_since(begun_ns);
+                if held_up_ns > LONG_PATIENCE_NS {
+                    let s = held_up_ns / 1_000_000_000;
+                    warn!("the kernel was too busy for a pass over its maps for {s} s");
+                }
+                self.take_in(&pass, offsets);
+            }
+            Ok(None) => {}
             Err(error) => {
                 self.failures += 1;
                 warn!("a pass over the kernel's maps failed: {error}");

@@ -107,8 +107,8 @@ pub enum SessionUnchanged {
     /// The change cannot be made.
     #[error(transparent)]
     Refused(#[from] SessionRefusal),
-    /// The pass that would have been its border failed.
-    #[error("the kernel's maps could not be read")]
+    /// The pass that would have been its border failed, or waits for the kernel.
+    #[error("the kernel's maps could not be read in time: try again")]
     NoPass,
 }
 

@@ -1,13 +1,9 @@
-//! System calls that aya has no call for: reading a hash map in batches, emptying it or not, and
-//! waiting until no program can still be using what it saw before.
+//! A system call that aya has no call for: reading a hash map in batches, emptying it or not.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
 
 use aya::Pod;
-
-use crate::sys::membarrier::wait_for_grace_period;
 
 /// `BPF_MAP_LOOKUP_BATCH` (5.6).
 const LOOKUP_BATCH: libc::c_long = 24;
@@ -105,12 +101,4 @@ fn in_batches<K: Pod, V: Pod>(
 fn zeroes<T: Pod>(len: usize) -> Box<[T]> {
     // SAFETY: plain data, of which zeroes are a value.
     unsafe { Box::new_zeroed_slice(len).assume_init() }
-}
-
-/// Returns when every program that was running at the call has ended.
-pub(super) fn wait_for_programs() {
-    if wait_for_grace_period().is_err() {
-        // A program runs for microseconds: this is an age.
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

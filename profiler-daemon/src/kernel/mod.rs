@@ -50,6 +50,8 @@ mod uprobe_multi;
 mod uprobe_single;
 mod variant;
 
+use std::time::Duration;
+
 use profiler_common::limits::MAX_FRAME_POINTER_FRAMES;
 use tracing::warn;
 
@@ -58,6 +60,8 @@ use log::ProgramLog;
 use queues::QueueSearch;
 use refusal::tick_refused;
 use variant::Variant;
+
+use crate::sys::grace_period::GracePeriod;
 
 pub use calibration::{Calibration, ProbeCost, ProbeCosts};
 pub use calls::CallHooks;
@@ -120,6 +124,9 @@ pub struct Kernel {
     /// Whether the walker finds what is mapped in the kernel's own account of it, and need not be
     /// told at once.
     pub finds_mappings: bool,
+    /// The pass that was begun: which of the two maps of sums the programs do not use any more once
+    /// that grace period is over.
+    begun: Option<(usize, GracePeriod)>,
     /// Where run queues are read.
     queue_search: Option<QueueSearch>,
     /// Why the kernel refused the newer build of the programs, where the older one runs for that
@@ -186,6 +193,7 @@ impl Kernel {
             variant,
             creates_at_switch,
             finds_mappings,
+            begun: None,
             queue_search: reads_queues.then(QueueSearch::default),
             newer_refused: None,
         };
@@ -199,17 +207,28 @@ impl Kernel {
     }
 
     /// One pass: frames to `each`, all else as the result; `is_partial`: without processes that
-    /// sleep on. Every thread that is seen as exited is gone with the next pass.
+    /// sleep on. Every thread that is seen as exited is gone with the next pass. `None`: programs
+    /// that were running did not end within that time; the next call goes on with this pass.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses to hand over a map.
     pub fn pass(
         &mut self,
         is_partial: bool,
+        within: Duration,
         each: &mut dyn FnMut(RawStack),
-    ) -> Result<Pass, StartError> {
-        let full = self.targets.control.flip_half()?;
-        batch::wait_for_programs();
+    ) -> Result<Option<Pass>, StartError> {
+        let (full, period) = match self.begun {
+            Some(begun) => begun,
+            None => {
+                let full = self.targets.control.flip_half()?;
+                *self.begun.insert((full, self.targets.grace.begin()))
+            }
+        };
+        if !self.targets.grace.wait(period, within) {
+            return Ok(None);
+        }
+        self.begun = None;
         if let Some(unwind) = &mut self.unwind {
             unwind.pass_over();
         }
@@ -225,7 +244,7 @@ impl Kernel {
             .pass((full, is_partial), known, note_queued, each)?;
         self.targets.readmit(&pass, freed, &mut self.programs);
         self.log.flush();
-        Ok(pass)
+        Ok(Some(pass))
     }
 
     /// What is attached.

@@ -1,6 +1,7 @@
 //! Why the programs do not run, in a sentence that says what this kernel or this user lacks.
 
 use std::error::Error;
+use std::time::Duration;
 use std::{io, iter};
 
 use aya::EbpfError;
@@ -43,6 +44,15 @@ pub enum StartError {
         #[source]
         cause: AnyError,
     },
+    /// The kernel does not end a grace period.
+    #[error(
+        "the kernel has not ended what ran before for {} s: it is too busy; try again",
+        .0.as_secs()
+    )]
+    NoGracePeriod(Duration),
+    /// No thread can be made.
+    #[error("cannot start the thread that waits for grace periods: {0}")]
+    Thread(#[source] io::Error),
     /// A map cannot be used.
     #[error("cannot use the kernel map {map}: {}", ErrorChain(.cause.as_ref()))]
     Map {

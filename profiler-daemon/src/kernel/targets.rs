@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
@@ -16,7 +17,6 @@ use profiler_common::walk_budget::{WHOLE_SHARE, WalkShares};
 use thiserror::Error;
 use tracing::warn;
 
-use super::batch;
 use super::control::ControlElement;
 use super::drain::Pass;
 use super::maps::Maps;
@@ -27,6 +27,10 @@ use super::refusal::{StartError, errno};
 use super::settings::{KernelSettings, TracedSystemCalls};
 use crate::error_chain::ErrorChain;
 use crate::sys::cgroup;
+use crate::sys::grace_period::GracePeriods;
+
+/// A scan waits no longer for the programs that ran before it.
+const LONGEST_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Why targets cannot be set.
 #[derive(Debug, Error)]
@@ -127,6 +131,8 @@ pub struct TargetControl {
     cgroups: HashMap<MapData, u64, u8>,
     process_walks: ProcessWalkTable,
     readmission: Readmission,
+    /// When every program knows what it is told.
+    pub(super) grace: GracePeriods,
     /// Marks have gaps between them, so what is not walked is stood for by what is.
     has_gaps: bool,
 }
@@ -135,7 +141,7 @@ impl TargetControl {
     /// Nobody, and the programs do nothing until [`TargetControl::name`].
     ///
     /// # Errors
-    /// [`StartError::Map`] if a map is missing.
+    /// [`StartError::Map`] if a map is missing, [`StartError::Thread`].
     pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
         Ok(Self {
             control: ControlElement::new(maps, settings.system_calls)?,
@@ -144,6 +150,7 @@ impl TargetControl {
             cgroups: maps.typed("TARGET_CGROUPS")?,
             process_walks: ProcessWalkTable::new(maps)?,
             readmission: Readmission::default(),
+            grace: GracePeriods::start().map_err(StartError::Thread)?,
             has_gaps: settings.min_interval_ns != 0,
         })
     }
@@ -235,10 +242,13 @@ impl TargetControl {
     ) -> Result<(), StartError> {
         self.control.value.scanning = which;
         self.control.write()?;
-        // From here on every event knows that there is a scan, and which targets it is for.
-        batch::wait_for_programs();
-        // The iteration is the reading; the programs write nothing into it.
-        let scanned = programs.iterate("seed", None, &mut io::sink(), u64::MAX);
+        // Then every event knows that there is a scan, and which targets it is for.
+        let scanned = if self.grace.wait(self.grace.begin(), LONGEST_GRACE_PERIOD) {
+            // The iteration is the reading; the programs write nothing into it.
+            programs.iterate("seed", None, &mut io::sink(), u64::MAX)
+        } else {
+            Err(StartError::NoGracePeriod(LONGEST_GRACE_PERIOD))
+        };
         self.control.value.scanning = scanning::NO;
         self.control.write()?;
         scanned

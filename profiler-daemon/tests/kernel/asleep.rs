@@ -12,6 +12,7 @@ use profiler_daemon::kernel::{
 use serde_json::Value;
 
 use crate::daemon::{self, Daemon, Settings, say};
+use crate::observed::whole_pass;
 use crate::reads::{self, number, text, unix_now_ns, unix_ns};
 use crate::unwinding::{PRELUDE, Running};
 use crate::workload::Workload;
@@ -279,7 +280,7 @@ fn who_ran_between_two_looks_is_noticed() {
         .expect("the process is there");
     let evaluated = kernel.targets.evaluate_anew(&mut kernel.programs);
     evaluated.expect("tasks can be scanned");
-    let pass = kernel.pass(false, &mut |_| {}).expect("maps can be read");
+    let pass = whole_pass(&mut kernel);
     let slots: Vec<u32> = pass.threads.iter().map(|thread| thread.slot).collect();
     assert!(slots.len() >= 9, "{} threads", slots.len());
     let counters = number(&facts, "/counters");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use profiler_common::kinds::{BLOCKED, Kind, Primary, RUNNABLE};
 use profiler_common::{Class, Counter, Phase};
 use profiler_daemon::kernel::{
-    Kernel, KernelSettings, MissingStack, NamedTargets, ThreadSnapshot, TracedSystemCalls,
+    Kernel, KernelSettings, MissingStack, NamedTargets, Pass, ThreadSnapshot, TracedSystemCalls,
 };
 use profiler_daemon::sys::clock::monotonic_ns;
 
@@ -100,10 +100,17 @@ pub(crate) struct Observed {
     counters_before: Vec<u64>,
 }
 
+/// A pass. Most are not ready at once, and gone on with: nothing is lost by that.
+pub(crate) fn whole_pass(kernel: &mut Kernel) -> Pass {
+    let mut pass = |within| kernel.pass(false, within, &mut |_| {}).expect("a pass");
+    pass(Duration::ZERO)
+        .unwrap_or_else(|| pass(Duration::from_secs(60)).expect("programs end within a minute"))
+}
+
 impl Observed {
     /// Takes a pass in, and checks the ledger of each thread.
     fn pass(&mut self, kernel: &mut Kernel) {
-        let pass = kernel.pass(false, &mut |_| {}).expect("a pass");
+        let pass = whole_pass(kernel);
         for sum in pass.sums {
             let place = match sum.missing {
                 None => Ok(sum.user),

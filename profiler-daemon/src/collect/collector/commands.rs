@@ -13,7 +13,7 @@ use super::super::command::{Command, SessionUnchanged, TargetsRefused, reply};
 use super::super::state::CollectorState;
 use super::super::targets;
 use super::super::unwinding_state::UnwindingState;
-use super::Collector;
+use super::{Collector, LONG_PATIENCE_NS, PATIENCE_NS};
 
 impl Collector {
     pub(super) fn obey(&mut self, command: Command) {
@@ -33,17 +33,17 @@ impl Collector {
             Command::SetTargets { targets, answer } => {
                 reply(answer, || self.set_targets(targets));
                 // Threads that sleep are targets now, and have no stack yet.
-                self.pass();
+                self.pass(PATIENCE_NS);
                 self.look_from_outside();
             }
             Command::ChangeSession { change, answer } => {
                 reply(answer, || self.change_session(change));
             }
             Command::Instrumentation(command) => {
-                command.tells_calls().then(|| self.pass());
+                command.tells_calls().then(|| self.pass(PATIENCE_NS));
                 let (kernel, processes) = (&mut self.kernel, &self.processes);
                 let begins = self.measuring.obey(kernel, processes, command);
-                begins.then(|| self.pass());
+                begins.then(|| self.pass(PATIENCE_NS));
             }
             Command::State { answer } => reply(answer, || self.state()),
             Command::Stop => {} // Handled where the loop can end.
@@ -53,12 +53,14 @@ impl Collector {
     fn snapshot(&mut self, max_age_ns: u64) -> Arc<Snapshot> {
         let now_ns = monotonic_ns();
         self.asked_at_ns = now_ns;
-        let is_old = self
-            .last_pass
-            .as_ref()
-            .is_none_or(|pass| pass.is_partial || now_ns.saturating_since(pass.at_ns) > max_age_ns);
-        if is_old {
-            self.pass();
+        let last = self.last_pass.as_ref();
+        // Without those that sleep it is no answer.
+        let is_whole = last.is_some_and(|pass| !pass.is_partial);
+        let is_old = last.is_none_or(|pass| now_ns.saturating_since(pass.at_ns) > max_age_ns);
+        if !is_whole {
+            self.pass(LONG_PATIENCE_NS);
+        } else if is_old {
+            self.pass(PATIENCE_NS);
         }
         let snapshot = &mut self.snapshot;
         Arc::clone(snapshot.get_or_insert_with(|| Arc::new(self.profile.snapshot())))
@@ -70,7 +72,7 @@ impl Collector {
     ) -> Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged> {
         self.profile.check_session(&change)?;
         let passes = self.passes;
-        self.pass();
+        self.pass(LONG_PATIENCE_NS);
         if self.passes == passes {
             return Err(SessionUnchanged::NoPass);
         }
