@@ -138,13 +138,14 @@ impl Quotas {
             }
         }
         // What is throttled goes on being counted when others wait longer.
-        let stale: Vec<(Arc<str>, CpuGroup)> = self
+        let mut stale: Vec<(u64, Arc<str>, CpuGroup)> = self
             .groups
             .iter()
             .filter(|(_, known)| known.grew_ns > 0 && known.pass < self.passes)
-            .map(|(path, known)| (Arc::clone(path), known.through.clone()))
+            .map(|(path, known)| (known.pass, Arc::clone(path), known.through.clone()))
             .collect();
-        for (path, through) in stale {
+        stale.sort_unstable_by_key(|(pass, ..)| *pass);
+        for (_, path, through) in stale {
             self.read(&through, &path, from, &mut reads);
         }
         let counted = self.groups.iter();
@@ -172,9 +173,14 @@ impl Quotas {
             return None;
         }
         *reads += 1;
-        let now_ns = from.throttled_ns(through, path)?;
+        let now_ns = from.throttled_ns(through, path);
         let pass = self.passes;
         if let Some(known) = self.groups.get_mut(path) {
+            let Some(now_ns) = now_ns else {
+                // It is gone: nothing is read of it until there is one of its path again.
+                (known.last_ns, known.grew_ns, known.pass) = (0, 0, pass);
+                return None;
+            };
             // A group that was made anew under the same path begins at 0 again.
             let grew_ns = now_ns.checked_sub(known.last_ns).unwrap_or(now_ns);
             known.grew_ns = grew_ns;
@@ -182,6 +188,7 @@ impl Quotas {
             (known.last_ns, known.pass) = (now_ns, pass);
             return (grew_ns > 0).then(|| (grew_ns, path.into()));
         }
+        let now_ns = now_ns?;
         if self.groups.len() >= MAX_GROUPS {
             self.forget_one();
         }
@@ -200,13 +207,13 @@ impl Quotas {
         None
     }
 
-    /// Makes room: forgets the group that was read longest ago, of those that were never seen
-    /// throttled, if that is some time.
+    /// Makes room: forgets the group that was read longest ago, if that is some time and it was not
+    /// throttled then; one that was never seen throttled before others.
     fn forget_one(&mut self) {
         let idle = self.groups.iter();
-        let idle = idle
-            .filter(|(_, known)| known.throttled_ns == 0 && known.pass + IDLE_PASSES < self.passes);
-        let oldest = idle.min_by_key(|(_, known)| known.pass);
+        let idle =
+            idle.filter(|(_, known)| known.grew_ns == 0 && known.pass + IDLE_PASSES < self.passes);
+        let oldest = idle.min_by_key(|(_, known)| (known.throttled_ns > 0, known.pass));
         if let Some(path) = oldest.map(|(path, _)| Arc::clone(path)) {
             self.groups.remove(&path);
         }
@@ -306,6 +313,35 @@ mod tests {
         from.set("/pod", S);
         let (throttled, _) = check(&mut quotas, 5, &[(7, S)], &from);
         assert_eq!(throttled, [("/pod".to_owned(), 4 * S)]);
+    }
+
+    // Check that groups that were throttled and are gone are not read for ever, and give way to
+    // others after some time, those first that were never throttled.
+    #[test]
+    fn groups_that_are_gone() {
+        const GROUPS: u32 = 2 * MAX_GROUPS as u32;
+        let (mut quotas, mut from) = (Quotas::default(), MadeUp::default());
+        let mut second = 0;
+        let mut waited = Vec::new();
+        for pid in 1..=GROUPS {
+            let path = format!("/{pid}");
+            from.process(pid, &path);
+            waited.push((pid, 0));
+            for pass in 0..3 {
+                second += 1;
+                from.set(&path, pass * S);
+                waited[pid as usize - 1].1 += S;
+                check(&mut quotas, second, &waited, &from);
+            }
+            from.counters.borrow_mut().remove(&path);
+        }
+        assert_eq!(quotas.refused(), 0);
+        second += 1;
+        let (throttled, _) = check(&mut quotas, second, &waited, &from);
+        assert!(throttled.contains(&(format!("/{GROUPS}"), S)));
+        from.reads.set(0);
+        check(&mut quotas, second + 1, &waited, &from);
+        assert_eq!(from.reads.get(), 0);
     }
 
     // Check that a pass reads no more than its bound, however many groups there are and however

@@ -1,9 +1,10 @@
 //! Keeps what the walker looks up in step with what processes have mapped: asks for the tables of
-//! files, loads them, writes each process's mappings, and gives up tables that were not used for
-//! longest when there is no room.
+//! files, loads them (`room`), and writes each process's mappings.
 //!
 //! Reading files is the worker's, the order of writes is `kernel::unwind_maps`'s. Processes that
 //! share their mappings (a child and its parent, until one of them maps something) share the rows.
+
+mod room;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -15,12 +16,12 @@ use tracing::{debug, warn};
 use crate::kernel::{MappingRange, Published, UnwindMaps};
 use crate::processes::changes::{Changed, ChangedImage};
 use crate::processes::live::Processes;
-use crate::processes::mappings::{Mapping, Mappings};
+use crate::processes::mappings::Mapping;
 use crate::processes::module::ModuleId;
 use crate::processes::shares::Owner;
 use crate::sys::clock::monotonic_ns;
+use crate::unwind::NoTable;
 use crate::unwind::worker::{TableAnswer, TableWorker};
-use crate::unwind::{NoTable, UnwindTable};
 
 use super::asking::{Asking, DroppedFile, FileTurn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
@@ -31,18 +32,17 @@ use super::table_queue::Waiting;
 use super::table_state::{PROBE_TRAMPOLINE, TableState, row};
 use super::unwinding_state::UnwindingState;
 use super::walked_files::WalkedFiles;
+use room::AwaitingRoom;
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
 /// Passes within which the walker is told again of a file that is used: others may have filled what
 /// it was told.
 const TELL_PASSES: u64 = 60;
-/// Tables that wait for room at most; more are given up and made again when they are needed.
-const MAX_WAITING: usize = 8;
 
 /// Rows that one or more processes have.
 struct SharedRows {
-    mappings: Arc<Mappings>,
+    mappings: Arc<Vec<Mapping>>,
     range: MappingRange,
     reservation: Reservation,
     pids: HashSet<u32>,
@@ -52,7 +52,7 @@ struct SharedRows {
 
 impl SharedRows {
     fn has(&self, module: ModuleId) -> bool {
-        let mut mappings = self.mappings.present().iter();
+        let mut mappings = self.mappings.iter();
         mappings.any(|mapping| mapping.module == module)
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct UnwindingControl {
     shared: HashMap<usize, SharedRows>,
     known: HashMap<u32, WalkedProcess>,
     /// Tables that wait for room to become free.
-    waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
+    waiting: Vec<AwaitingRoom>,
     /// Modules whose request found the queue full, and that are asked for again at the next pass.
     unasked: HashSet<ModuleId>,
     /// Modules without a table because their file could not be opened.
@@ -215,7 +215,7 @@ impl UnwindingControl {
             let mappings = self
                 .shared
                 .values()
-                .flat_map(|shared| shared.mappings.present());
+                .flat_map(|shared| shared.mappings.iter());
             let mapped: HashSet<ModuleId> = mappings.map(|mapping| mapping.module).collect();
             for module in unasked {
                 if mapped.contains(&module) {
@@ -228,9 +228,7 @@ impl UnwindingControl {
             }
         }
         self.hand_over(processes);
-        for (module, table) in std::mem::take(&mut self.waiting) {
-            self.load(maps, module, &table);
-        }
+        self.load_waiting(maps);
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         for pid in again.union(&later) {
@@ -238,6 +236,28 @@ impl UnwindingControl {
             self.set(maps, processes, changed, again.contains(pid));
         }
         self.renew(maps);
+        self.withdraw_inherited(maps);
+    }
+
+    /// Processes for which there was no room may go on with the rows of their parent, which are
+    /// another's once the parent has given them up.
+    fn withdraw_inherited(&mut self, maps: &mut UnwindMaps) {
+        if self.again.is_empty() && self.later.is_empty() {
+            return;
+        }
+        let shared = self.shared.values();
+        let written: HashSet<u32> = shared.filter_map(|shared| shared.range.first()).collect();
+        let failures: Vec<io::Error> = self
+            .again
+            .union(&self.later)
+            .filter_map(|pid| {
+                maps.withdraw_unless(*pid, |first| written.contains(&first))
+                    .err()
+            })
+            .collect();
+        for error in failures {
+            self.failed("remove mappings", &error);
+        }
     }
 
     fn ask(&mut self, processes: &mut Processes, module: ModuleId) {
@@ -283,7 +303,8 @@ impl UnwindingControl {
             self.unasked.remove(module);
             self.unopened.forget(*module);
         }
-        self.waiting.retain(|(module, _)| !gone.contains(module));
+        self.waiting
+            .retain(|waiting| !gone.contains(&waiting.module));
     }
 
     /// Has the worker make the next table.
@@ -327,61 +348,6 @@ impl UnwindingControl {
         }
     }
 
-    fn load(&mut self, maps: &mut UnwindMaps, module: ModuleId, table: &Arc<UnwindTable>) {
-        let no_space = TableState::NoSpace { pass: self.pass };
-        match maps.load(table.base_page, &table.pages, &table.rows) {
-            Ok(Some(id)) => {
-                let loaded = TableState::Loaded {
-                    id,
-                    segments: table.segments.clone(),
-                    used_pass: self.pass,
-                    without: table.without,
-                };
-                self.tables.insert(module, loaded);
-                self.files.note(module);
-                self.mark_stale(module);
-            }
-            Ok(None) => {
-                if self.waiting.len() < MAX_WAITING && self.evict(maps, table.rows.len()) {
-                    self.waiting.push((module, Arc::clone(table)));
-                } else {
-                    self.state.refused += 1;
-                    self.tables.insert(module, no_space);
-                }
-            }
-            Err(error) => {
-                self.failed("load a table", &error);
-                self.tables.insert(module, no_space);
-            }
-        }
-    }
-
-    /// Gives up tables that were not used for longest, until as many rows are free. False if there
-    /// are none to give up.
-    fn evict(&mut self, maps: &mut UnwindMaps, rows: usize) -> bool {
-        let mut candidates: Vec<(u64, ModuleId, u32)> = self
-            .tables
-            .iter()
-            .filter_map(|(module, table)| match table {
-                TableState::Loaded { id, used_pass, .. } => Some((*used_pass, *module, *id)),
-                _ => None,
-            })
-            .filter(|(used_pass, ..)| used_pass + KEEP_PASSES < self.pass)
-            .collect();
-        candidates.sort_unstable();
-        let mut freed = 0;
-        for (_, module, id) in candidates {
-            if freed > rows {
-                break;
-            }
-            freed += maps.unload(id);
-            self.tables
-                .insert(module, TableState::NoSpace { pass: self.pass });
-            self.state.evicted += 1;
-        }
-        freed > 0
-    }
-
     /// Rows of processes that have the module mapped are to be written anew.
     fn mark_stale(&mut self, module: ModuleId) {
         for shared in self.shared.values_mut() {
@@ -407,7 +373,7 @@ impl UnwindingControl {
         let same_image = before.is_some_and(|known| known.image == image);
         if let Some(known) = before.filter(|_| same_image)
             && let Some(shared) = self.shared.get(&known.rows)
-            && shared.mappings.present() == mappings.present()
+            && shared.mappings == mappings
         {
             return;
         }
@@ -416,7 +382,7 @@ impl UnwindingControl {
             let before = rows.and_then(|rows| this.shared.get(&rows));
             same_image && before.is_some_and(|shared| shared.has(module))
         };
-        for mapping in mappings.present() {
+        for mapping in mappings.iter() {
             let module = mapping.module;
             let is_unknown =
                 || !self.tables.contains_key(&module) && !self.unasked.contains(&module);
@@ -435,7 +401,7 @@ impl UnwindingControl {
         }
         let key = Arc::as_ptr(&mappings).addr();
         if !self.shared.contains_key(&key) {
-            if !self.pass_quota.take(pid, mappings.present().len()) {
+            if !self.pass_quota.take(pid, mappings.len()) {
                 self.later.insert(pid);
                 return;
             }
@@ -501,7 +467,7 @@ impl UnwindingControl {
         maps: &mut UnwindMaps,
         owner: Owner,
         pid: u32,
-        mappings: &Mappings,
+        mappings: &[Mapping],
     ) -> Option<(MappingRange, Reservation)> {
         let key = self.known.get(&pid).map(|known| known.rows);
         let rows = self.rows(mappings);
@@ -548,7 +514,7 @@ impl UnwindingControl {
             let Some(shared) = self.shared.get(&key) else {
                 continue;
             };
-            let rows = shared.mappings.present().len();
+            let rows = shared.mappings.len();
             let first = shared.pids.iter().min();
             if first.is_some_and(|pid| !self.pass_quota.take(*pid, rows)) {
                 // Stays stale until the next pass.
@@ -586,10 +552,9 @@ impl UnwindingControl {
         }
     }
 
-    fn rows(&self, mappings: &Mappings) -> Vec<MappingRow> {
-        let present = mappings.present().iter();
+    fn rows(&self, mappings: &[Mapping]) -> Vec<MappingRow> {
         let row = |mapping: &Mapping| row(self.tables.get(&mapping.module), mapping);
-        present.map(row).collect()
+        mappings.iter().map(row).collect()
     }
 
     fn failed(&mut self, what: &str, error: &io::Error) {

@@ -86,7 +86,7 @@ mod conditions_tests;
 pub(crate) use thread_snapshot::made_up;
 pub use thread_snapshot::{AwaitedStack, CallUnderWay, OffCpuStack, ThreadSnapshot, UnwalkedWait};
 pub use ticks::{TickCounts, Ticks};
-pub use unwind_maps::{MappingRange, Published, UnwindFill, UnwindMaps};
+pub use unwind_maps::{MappingRange, Published, TableSize, UnwindFill, UnwindMaps};
 pub use variant::has_loops;
 
 /// The running programs and all that they share with the daemon, in parts.

@@ -58,6 +58,14 @@ pub struct MappingRange {
     count: u32,
 }
 
+impl MappingRange {
+    /// The first row; `None`: there are none.
+    #[must_use]
+    pub fn first(&self) -> Option<u32> {
+        (self.count > 0).then_some(self.first)
+    }
+}
+
 /// What became of a process's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
@@ -67,6 +75,29 @@ pub enum Published {
     Forgotten,
     /// There is no room for another process.
     Full,
+}
+
+/// How much of the tables' room something is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableSize {
+    /// Pages, which lie together.
+    pub pages: u64,
+    /// Rows.
+    pub rows: u64,
+}
+
+impl TableSize {
+    /// Whether there is room for the other in it.
+    #[must_use]
+    pub const fn holds(&self, other: Self) -> bool {
+        self.pages >= other.pages && self.rows >= other.rows
+    }
+
+    /// This, and the other.
+    pub const fn add(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.rows += other.rows;
+    }
 }
 
 /// Rows of a table in one chunk.
@@ -170,19 +201,21 @@ impl UnwindMaps {
     /// Returns its id; `None`: there is no room.
     ///
     /// # Errors
-    /// The kernel refuses memory.
+    /// The kernel refuses memory, or there is never room for such a table.
     pub fn load(
         &mut self,
         base_page: u64,
         pages: &[UnwindPage],
         rows: &[UnwindRow],
     ) -> io::Result<Option<u32>> {
-        let (Ok(base_page), Ok(page_count)) =
+        let (Ok(base_page), Ok(page_count @ 1..)) =
             (u32::try_from(base_page), u32::try_from(pages.len()))
         else {
-            return Ok(None);
+            return Err(io::Error::other(
+                "its addresses are beyond what tables have",
+            ));
         };
-        if page_count == 0 || self.free_slots.is_empty() {
+        if self.free_slots.is_empty() {
             return Ok(None);
         }
         let Some(first_page) = self.page_extents.take(page_count) else {
@@ -221,6 +254,30 @@ impl UnwindMaps {
         self.tables.write_first_word(slot as usize, id);
         self.loaded[slot as usize] = Some(table);
         Ok(Some(id))
+    }
+
+    /// How large a loaded table is; nothing for an id that is not loaded.
+    #[must_use]
+    pub fn size(&self, id: u32) -> TableSize {
+        let slot = table_slot(id) as usize;
+        let table = self.loaded[slot].as_ref();
+        let table = table.filter(|_| self.tables.read(slot).id == id);
+        table.map_or_else(TableSize::default, |table| TableSize {
+            pages: table.pages.into(),
+            rows: table.pieces.iter().map(|piece| u64::from(piece.len)).sum(),
+        })
+    }
+
+    /// What is free, in how many pieces ever.
+    #[must_use]
+    pub fn free_room(&self) -> TableSize {
+        let chunks = self.chunks.iter();
+        let free = chunks.map(|chunk| u64::from(chunk.extents.free_len()));
+        let unmade = self.max_chunks.saturating_sub(self.chunks.len());
+        TableSize {
+            pages: self.page_extents.free_len().into(),
+            rows: free.sum::<u64>() + (unmade * CHUNK_ROWS) as u64,
+        }
     }
 
     /// Writes rows and pages to where nothing points yet. `Ok(false)`: there is no room.
@@ -334,21 +391,18 @@ impl UnwindMaps {
         Ok(index)
     }
 
-    /// The walker no longer finds the table; its room is free some passes later. Returns how many
-    /// rows that will be; 0 for an id that is not loaded.
-    pub fn unload(&mut self, id: u32) -> usize {
+    /// The walker no longer finds the table; its room is free some passes later. Nothing for an id
+    /// that is not loaded.
+    pub fn unload(&mut self, id: u32) {
         let slot = table_slot(id);
         if self.tables.read(slot as usize).id != id {
-            return 0;
+            return;
         }
         self.tables.write_first_word(slot as usize, 0);
-        let Some(table) = self.loaded[slot as usize].take() else {
-            return 0;
-        };
-        let rows = table.pieces.iter().map(|piece| piece.len as usize).sum();
-        self.retired
-            .push((TABLE_PASSES, Retired::Table { slot, table }));
-        rows
+        if let Some(table) = self.loaded[slot as usize].take() {
+            self.retired
+                .push((TABLE_PASSES, Retired::Table { slot, table }));
+        }
     }
 
     /// Has the walker use this table for a file where a process has no mapping row. (What it was
@@ -447,10 +501,31 @@ impl UnwindMaps {
     /// # Errors
     /// The kernel refuses.
     pub fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
+        self.remove_if(pid, |found| {
+            (found.first, found.count) == (range.first, range.count)
+        })
+    }
+
+    /// Removes what a process has if its rows are none of those that `are_written`, as those of a
+    /// parent that has given them up.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn withdraw_unless(
+        &mut self,
+        pid: u32,
+        are_written: impl Fn(u32) -> bool,
+    ) -> io::Result<()> {
+        self.remove_if(pid, |found| found.count > 0 && !are_written(found.first))
+    }
+
+    fn remove_if(
+        &mut self,
+        pid: u32,
+        is_meant: impl FnOnce(&ProcessMappings) -> bool,
+    ) -> io::Result<()> {
         let removed = match self.processes.get(&pid, 0) {
-            Ok(found) if (found.first, found.count) == (range.first, range.count) => {
-                self.processes.remove(&pid)
-            }
+            Ok(found) if is_meant(&found) => self.processes.remove(&pid),
             Ok(_) | Err(MapError::KeyNotFound) => Ok(()),
             Err(error) => Err(error),
         };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{live::Processes, mappings::Mappings};
+use super::{live::Processes, mappings::Mapping};
 use crate::units::MonoNs;
 
 /// One program in one process: another one after each exec.
@@ -41,7 +41,7 @@ pub struct Changed {
     pub pid: u32,
     /// The program and what it has mapped; `None`: there is no such process, or it has no memory of
     /// its own.
-    pub now: Option<(ChangedImage, Arc<Mappings>)>,
+    pub now: Option<(ChangedImage, Arc<Vec<Mapping>>)>,
 }
 
 impl Processes {
@@ -67,7 +67,7 @@ impl Processes {
                     exec_ns: instance.exec_ns,
                     forked: instance.forked_ns.is_some(),
                 };
-                (image, Arc::clone(&instance.mappings))
+                (image, Arc::clone(instance.mappings.present_shared()))
             }),
         }
     }

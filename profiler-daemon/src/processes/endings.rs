@@ -53,15 +53,15 @@ impl Processes {
     /// A process whose first thread is gone has ended, unless it `may_go_on` and `/proc` counts
     /// other threads of it.
     fn end_unless(&mut self, may_go_on: bool, id: u64, time_ns: MonoNs) {
-        let clocks = self.clocks;
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
         let pid = instance.pid;
         let goes_on = may_go_on
-            && self.source.stat(pid).is_some_and(|stat| {
-                instance.is_listed(stat.start_ticks, clocks) && stat.threads > 1
-            });
+            && self
+                .source
+                .stat(pid)
+                .is_some_and(|stat| instance.is_listed(stat.start_ticks) && stat.threads > 1);
         if goes_on {
             self.leaderless.insert(id);
         } else {

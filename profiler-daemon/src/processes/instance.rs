@@ -10,7 +10,7 @@ use super::{
     source::{Description, Mapped},
 };
 use crate::sys::clock::ClockOffsets;
-use crate::units::MonoNs;
+use crate::units::{BootNs, MonoNs};
 
 /// How much later than a process's start its fork record may be stamped: the kernel can be
 /// interrupted in between.
@@ -118,6 +118,9 @@ pub(super) struct Instance {
     pub(super) start_ns: MonoNs,
     /// Time of its fork record.
     pub(super) forked_ns: Option<MonoNs>,
+    /// The same by the clock by which `/proc` tells starts, as the two stood then: a suspend moves
+    /// them apart.
+    forked_boot_ns: Option<BootNs>,
     /// Start as `/proc` tells it.
     pub(super) start_ticks: Option<u64>,
     pub(super) key: Option<ProcessKey>,
@@ -175,6 +178,7 @@ impl Instance {
             ppid: 0,
             start_ns,
             forked_ns: None,
+            forked_boot_ns: None,
             start_ticks: None,
             key: None,
             comm: [0; COMM_BYTES],
@@ -227,14 +231,22 @@ impl Instance {
         }
     }
 
+    /// A fork record of this time tells of its birth, as the clocks stand now.
+    pub(super) fn set_forked(&mut self, fork_ns: MonoNs, clocks: ClockOffsets) {
+        self.forked_ns = Some(fork_ns);
+        self.forked_boot_ns = Some(clocks.boot_from_monotonic(fork_ns));
+    }
+
     /// Whether the process that `/proc` shows under this number, started at `ticks`, is this one.
-    pub(super) fn is_listed(&self, ticks: u64, clocks: ClockOffsets) -> bool {
+    pub(super) fn is_listed(&self, ticks: u64) -> bool {
         if let Some(known) = self.key.map(ProcessKey::start_ticks).or(self.start_ticks) {
             return known == ticks;
         }
         // Only the fork time is known, which is a little later than the start.
-        let latest = start_ticks(clocks.boot_from_monotonic(self.start_ns));
-        (latest.saturating_sub(FORK_SLACK_NS / START_TICK_NS)..=latest + 1).contains(&ticks)
+        self.forked_boot_ns.is_some_and(|forked_ns| {
+            let latest = start_ticks(forked_ns);
+            (latest.saturating_sub(FORK_SLACK_NS / START_TICK_NS)..=latest + 1).contains(&ticks)
+        })
     }
 
     pub(super) fn set_comm(&mut self, comm: &[u8]) {

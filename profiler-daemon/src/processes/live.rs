@@ -254,7 +254,7 @@ impl Processes {
             .find(|id| self.instances[*id].born_by(time_ns, clocks))
             .copied();
         if let Some(instance) = known.and_then(|id| self.instances.get_mut(&id)) {
-            instance.forked_ns = Some(time_ns);
+            instance.set_forked(time_ns, clocks);
             self.changed.insert(pid);
             if let Some(parent) = parent
                 && instance.mappings.present().is_empty()
@@ -273,7 +273,7 @@ impl Processes {
             }
         }
         let mut instance = Instance::new(pid, time_ns);
-        instance.forked_ns = Some(time_ns);
+        instance.set_forked(time_ns, clocks);
         instance.ppid = ppid;
         match parent {
             Some(parent) => instance.inherit(&parent),
@@ -326,11 +326,11 @@ impl Processes {
         let Some(instance) = self.instances.get(&id) else {
             return;
         };
-        let (pid, clocks) = (instance.pid, self.clocks);
+        let pid = instance.pid;
         let stat = self
             .source
             .stat(pid)
-            .filter(|stat| instance.is_listed(stat.start_ticks, clocks));
+            .filter(|stat| instance.is_listed(stat.start_ticks));
         let read = stat
             .as_ref()
             .map(|_| self.source.describe(pid, self.options.cmdline));
@@ -367,10 +367,9 @@ impl Processes {
         if identified.found_no_room() {
             instance.incomplete_since_ns.get_or_insert(event.time_ns);
         }
-        let copied_rows = match Arc::strong_count(&instance.mappings) {
-            1 => 0,
-            _ => instance.mappings.present().len(),
-        };
+        let present = instance.mappings.present_shared();
+        let sharers = Arc::strong_count(&instance.mappings) + Arc::strong_count(present);
+        let copied_rows = if sharers > 2 { present.len() } else { 0 };
         if !self.rows.take(copied_rows + 1) {
             self.counts.mappings_full += 1;
             instance.incomplete_since_ns.get_or_insert(event.time_ns);
@@ -563,13 +562,12 @@ impl Processes {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let instances = self.instances.values();
-        instances
-            .map(|instance| {
-                // Forked processes share them.
-                let sharers = Arc::strong_count(&instance.mappings);
-                size_of::<Instance>() + 256 + instance.mappings.held_bytes() / sharers
-            })
-            .sum()
+        let instances = instances.map(|instance| {
+            // Forked processes share them.
+            let sharers = Arc::strong_count(&instance.mappings);
+            size_of::<Instance>() + 256 + instance.mappings.ended_bytes() / sharers
+        });
+        instances.sum::<usize>() + self.rows.rows() * size_of::<Mapping>()
     }
 
     /// How many processes are known, ended ones included.

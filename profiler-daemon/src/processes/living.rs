@@ -42,3 +42,48 @@ impl Processes {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ids::START_TICK_NS, live::ProcessOptions, made_up::Machine};
+    use super::*;
+    use crate::sys::{clock::ClockOffsets, perf_record::Event};
+    use crate::units::MonoNs;
+
+    // Check that a process of which nothing but its fork is known lives on when records are lost
+    // after a suspend, which moves the clocks apart, and that one which took its number does not.
+    #[test]
+    fn suspended() {
+        let machine = Machine::default();
+        let options = ProcessOptions {
+            cmdline: false,
+            open_files: 10,
+        };
+        let mut clocks = ClockOffsets::default();
+        let mut processes = Processes::new(Box::new(machine.clone()), options, clocks);
+        machine.show(1, 0, &[]);
+        processes.seed_from_proc();
+        let ticks = [200, 201];
+        for (pid, ticks) in [2, 3].into_iter().zip(ticks) {
+            processes.apply(&Event::Fork {
+                pid,
+                ppid: 1,
+                tid: pid,
+                ptid: 1,
+                time_ns: MonoNs::new(ticks * START_TICK_NS + 5),
+            });
+        }
+        machine.show(2, ticks[0], &[]);
+        machine.show(3, ticks[1] + 1000, &[]);
+        let now_ns = MonoNs::new(9_000_000_000);
+        clocks.boot_minus_monotonic_ns += 3_600_000_000_000;
+        processes.apply(&Event::Lost {
+            records: 1,
+            time_ns: now_ns,
+        });
+        processes.sweep(now_ns, clocks);
+        let mut living: Vec<u32> = processes.living().map(|living| living.pid).collect();
+        living.sort_unstable();
+        assert_eq!(living, [1, 2]);
+    }
+}

@@ -100,8 +100,9 @@ pub enum Added {
 /// All executable mappings of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
-    /// Present ones: by address, never overlapping.
-    present: Vec<Mapping>,
+    /// Present ones: by address, never overlapping. Shared by processes that have the same ones,
+    /// whatever has ended in each.
+    present: Arc<Vec<Mapping>>,
     /// Ended ones with the time of their end, in order of that time.
     ended: Vec<(MonoNs, Mapping)>,
     generation: u32,
@@ -133,6 +134,12 @@ impl Mappings {
         &self.present
     }
 
+    /// The same, for whoever keeps them: another `Arc` as soon as they change.
+    #[must_use]
+    pub const fn present_shared(&self) -> &Arc<Vec<Mapping>> {
+        &self.present
+    }
+
     /// The modules of all mappings, of those that ended and of programs before the present one too.
     pub fn modules(&self) -> impl Iterator<Item = ModuleId> {
         std::iter::successors(Some(self), |of| {
@@ -144,11 +151,10 @@ impl Mappings {
         })
     }
 
-    /// Memory held, bytes.
+    /// Memory held for what has ended, bytes.
     #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.present.capacity() * size_of::<Mapping>()
-            + self.ended.capacity() * size_of::<(MonoNs, Mapping)>()
+    pub const fn ended_bytes(&self) -> usize {
+        self.ended.capacity() * size_of::<(MonoNs, Mapping)>()
     }
 
     /// Where this address was at that time. Also answers for ended mappings, as long as they are
@@ -222,7 +228,7 @@ impl Mappings {
             );
         }
         kept.insert(before, new);
-        self.present.splice(first..behind, kept);
+        Arc::make_mut(&mut self.present).splice(first..behind, kept);
         for mapping in ended {
             self.end(mapping, new.since_ns);
         }
@@ -257,7 +263,7 @@ impl Mappings {
             since_ns,
             module: new.module,
         };
-        self.present.splice(first..behind, [joined]);
+        Arc::make_mut(&mut self.present).splice(first..behind, [joined]);
         self.changes = self.changes.wrapping_add(1);
         Added::New
     }
@@ -296,17 +302,15 @@ impl Mappings {
     /// `listed` end now, new ones that take the place of others count from `since_ns` on, those at
     /// free addresses always. Answers how many had no room.
     pub fn replace_all(&mut self, listed: &[Mapping], since_ns: MonoNs, now_ns: MonoNs) -> u64 {
-        let mut gone = Vec::new();
-        self.present.retain(|old| {
+        let stays = |old: &Mapping| {
             // Both lists are in order of address.
             let at = listed.partition_point(|new| new.end <= old.start);
-            let stays = listed.get(at).is_some_and(|new| new.start < old.end);
-            if !stays {
-                gone.push(*old);
-            }
-            stays
-        });
+            listed.get(at).is_some_and(|new| new.start < old.end)
+        };
+        let gone = self.present.iter().filter(|old| !stays(old));
+        let gone: Vec<Mapping> = gone.copied().collect();
         if !gone.is_empty() {
+            Arc::make_mut(&mut self.present).retain(stays);
             self.count_generation();
         }
         for mapping in gone {

@@ -19,6 +19,11 @@ impl RowBudget {
         Self { rows }
     }
 
+    /// As many as there are, and were made since.
+    pub(super) const fn rows(self) -> usize {
+        self.rows
+    }
+
     /// Takes room for so many rows of one table; answers whether there is any.
     pub(super) const fn take(&mut self, rows: usize) -> bool {
         let has_room = self.rows <= MAX_ROWS || rows <= FEW;

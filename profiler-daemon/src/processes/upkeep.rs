@@ -47,7 +47,6 @@ impl Processes {
     /// Records were lost: every process may have ended or mapped something, and new ones may be
     /// unknown.
     fn after_loss(&mut self, since_ns: MonoNs, now_ns: MonoNs) {
-        let clocks = self.clocks;
         let pids = self.source.pids();
         let listed: HashSet<u32> = pids.iter().copied().collect();
         for instance in self.instances.values_mut() {
@@ -57,9 +56,7 @@ impl Processes {
                     .contains(&instance.pid)
                     .then(|| self.source.stat(instance.pid))
                     .flatten();
-                if stat.is_some_and(|stat| {
-                    instance.is_listed(stat.start_ticks, clocks) && !stat.dead()
-                }) {
+                if stat.is_some_and(|stat| instance.is_listed(stat.start_ticks) && !stat.dead()) {
                     instance.exited_ns = None;
                     instance.leader_gone = false;
                     self.changed.insert(instance.pid);
@@ -131,11 +128,11 @@ impl Processes {
             instance.reread_ns = now_ns;
             instance.reread_wait_ns =
                 (instance.reread_wait_ns * 2).clamp(REREAD_WAIT_NS.0, REREAD_WAIT_NS.1);
-            let (pid, clocks) = (instance.pid, self.clocks);
+            let pid = instance.pid;
             let stat = self.source.stat(pid);
             let same = stat.is_some_and(|stat| {
                 instance.kernel_thread = stat.kernel_thread();
-                instance.is_listed(stat.start_ticks, clocks) && !stat.dead()
+                instance.is_listed(stat.start_ticks) && !stat.dead()
             });
             // Ended between the two looks: the maps read may be another's, or none.
             if (!same || !self.read_mappings(id, since_ns, now_ns))
@@ -148,9 +145,12 @@ impl Processes {
     }
 
     fn forget(&mut self, now_ns: MonoNs) {
-        let tables = self.instances.values().map(|instance| &instance.mappings);
-        let rows = tables.map(|table| table.present().len() / Arc::strong_count(table));
-        self.rows = RowBudget::of(rows.sum());
+        let tables = self.instances.values();
+        let tables = tables.map(|instance| instance.mappings.present_shared());
+        let mut seen = HashSet::new();
+        let rows = tables.map(|rows| (Arc::as_ptr(rows), rows.len()));
+        let rows = rows.filter(|(address, _)| seen.insert(*address));
+        self.rows = RowBudget::of(rows.map(|(_, rows)| rows).sum());
         for instance in self.instances.values_mut() {
             if instance.mappings.has_old(now_ns) {
                 Arc::make_mut(&mut instance.mappings).forget_old(now_ns);

@@ -1,13 +1,17 @@
 //! Puts rows in their pages: merges equal neighbours, lets each page begin with what holds there,
 //! and bounds the rows of a page and of all. Pure; knows nothing of DWARF.
 
+use profiler_common::limits;
 use profiler_common::unwind::{MAX_PAGE_ROWS, PAGE_BITS, UnwindFailure, UnwindPage, UnwindRow};
 
 use super::{NoTable, rule::Rule};
 use crate::units::ModuleAddress;
 
-/// Most pages of a table: 4 GiB of addresses from the first code to the last.
-pub(super) const MAX_PAGES: usize = 65_536;
+/// Most pages of a table: 1 GiB of addresses from the first code to the last. They lie together in
+/// the walker's table of pages, so they are a fraction of it.
+pub(super) const MAX_PAGES: usize = limits::MAX_PAGES as usize / 4;
+/// Numbers of pages stay below: the walker has 32 bits for them.
+const PAGE_NUMBERS: u64 = 1 << 32;
 
 /// Takes rules by rising address.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl RowBuilder {
             return Ok(());
         }
         let page = (address.get() >> PAGE_BITS) - self.base_page;
-        if page >= MAX_PAGES as u64 {
+        if page >= MAX_PAGES as u64 || self.base_page >= PAGE_NUMBERS - MAX_PAGES as u64 {
             return Err(NoTable::TooWide);
         }
         self.last = address;
@@ -224,6 +228,12 @@ mod tests {
         );
         let paged = rows.finish();
         assert_eq!((paged.dense_pages, paged.rows.len()), (0, 8192));
+        let last = PAGE_NUMBERS - MAX_PAGES as u64 - 1;
+        for (page, outcome) in [(last, Ok(())), (last + 1, Err(NoTable::TooWide))] {
+            let mut rows = RowBuilder::new(ModuleAddress::new(page << PAGE_BITS), 100);
+            let address = ModuleAddress::new((page << PAGE_BITS) + 8);
+            assert_eq!(rows.push(address, rule(1)), outcome);
+        }
         let mut rows = RowBuilder::new(ModuleAddress::new(0), 2);
         assert_eq!(rows.push(ModuleAddress::new(2), rule(1)), Ok(()));
         assert_eq!(
