@@ -42,6 +42,14 @@ use traced::TracedFunctions;
 use wanted::OutputRequest;
 use write::WrittenReport;
 
+/// Who observes.
+enum Profiler {
+    /// A daemon that runs.
+    Daemon(Client),
+    /// The stages of this process, which look at these.
+    Own(Recorded),
+}
+
 /// Records as was typed, and answers the exit code: the command's, where there is one, else 0.
 ///
 /// # Errors
@@ -60,12 +68,11 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
             "a compressed profile is nothing for a terminal: name a file with -o"
         ));
     }
-    let recorded = match &connected {
-        // Its processes are not to be found here.
-        Some(client) if !client.is_on_this_machine() => Recorded::elsewhere(args)?,
-        _ => Recorded::new(args)?,
+    let profiler = match connected {
+        Some(client) => Profiler::Daemon(client),
+        None => Profiler::Own(Recorded::new(args)?),
     };
-    if recorded.command_pid().is_some() {
+    if !args.command.is_empty() {
         // Nobody yet: what a command waits before its program begins is not its own time.
         config.targets.all = false;
     }
@@ -75,10 +82,13 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
         .context("cannot wait for the recording")?;
     let result = runtime.block_on(async {
         let mut signals = Signals::new().context("cannot wait for signals")?;
-        if let Some(client) = &connected {
-            let left = connected::record(args, client, recorded, &wanted, output, &mut signals);
-            return left.await?.exit_code(&mut signals).await;
-        }
+        let recorded = match profiler {
+            Profiler::Own(recorded) => recorded,
+            Profiler::Daemon(client) => {
+                let left = connected::record(args, &client, &wanted, output, &mut signals);
+                return left.await?.exit_code(&mut signals).await;
+            }
+        };
         let mut stages = stages::start(&config)?;
         let live = Arc::new(Live::new(config, stages.access.clone(), Arc::default()));
         let attached = &mut stages.attached;
@@ -124,16 +134,17 @@ async fn record(
     live.set_degraded(degraded);
     // The first pass takes its time. What begins while it lasts would be heard of late.
     live.access().snapshot(u64::MAX).await?;
-    if let Some(pid) = recorded.command_pid() {
-        let targets = Targets::only(vec![pid], Vec::new(), true);
-        let targets = targets.map_err(anyhow::Error::msg)?;
-        live.set_targets(targets).await?;
-    }
     if let Some(traced) = &mut traced {
         let program = args.command.first().map(OsString::as_os_str);
         traced
             .begin(live, recorded.command_pid().zip(program))
             .await?;
+    }
+    // Last: what probes take to attach is no time of the command.
+    if let Some(pid) = recorded.command_pid() {
+        let targets = Targets::only(vec![pid], Vec::new(), true);
+        let targets = targets.map_err(anyhow::Error::msg)?;
+        live.set_targets(targets).await?;
     }
     let on_terminal = std::io::stderr().is_terminal();
     let began = Instant::now();

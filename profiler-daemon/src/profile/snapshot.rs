@@ -127,6 +127,23 @@ impl Snapshot {
         only
     }
 
+    /// The same as if the session had begun at a moment, rounded as [`Snapshot::between`] does: for
+    /// processes that did. Unchanged where that is not kept.
+    #[must_use]
+    pub fn begun(mut self, at_ns: MonoNs) -> Self {
+        if let Ok(since) = self.between(at_ns, None) {
+            let started = (since.from_ns, since.from_unix_ns);
+            (self.started_ns, self.started_unix_ns) = started;
+            self.counters = Arc::new(Counters {
+                losses: since.losses,
+                samples_lost: since.samples_lost,
+                discarded: since.discarded,
+                throttled: since.throttled,
+            });
+        }
+        self
+    }
+
     /// The processes that ended last of those that are not kept one by one.
     #[must_use]
     pub fn dropped(&self) -> &BTreeMap<ProcessKey, EndedProcess> {

@@ -34,7 +34,6 @@ const SETTLE: Duration = Duration::from_millis(200);
 pub(super) async fn record(
     args: &RecordArgs,
     client: &Client,
-    mut recorded: Recorded,
     wanted: &OutputRequest,
     output: Output,
     signals: &mut Signals,
@@ -43,11 +42,17 @@ pub(super) async fn record(
         ready = check(client, args) => ready?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     }
-    let chosen = ReportSubject::new(args, &recorded);
     let began_at = tokio::select! {
         reading = Reading::take(client) => reading?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     };
+    // Only now: what a command waits before its program begins would be its time.
+    let mut recorded = if client.is_on_this_machine() {
+        Recorded::new(args)?
+    } else {
+        Recorded::elsewhere(args)?
+    };
+    let chosen = ReportSubject::new(args, &recorded);
     let on_terminal = std::io::stderr().is_terminal() && args.command.is_empty();
     let began = Instant::now();
     if let Err(failure) = recorded.begin() {
@@ -83,7 +88,10 @@ pub(super) async fn record(
         }
         let window = match chosen {
             // All of its life.
-            ReportSubject::Command(_) => Window::Session,
+            ReportSubject::Command(_) => {
+                snapshot = span.begun(snapshot);
+                Window::Session
+            }
             _ => {
                 if span.forgotten_ns > 0 {
                     progress::say(&format!(

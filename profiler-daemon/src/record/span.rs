@@ -101,6 +101,14 @@ impl RecordedSpan {
         }
     }
 
+    /// The profile as if the session had begun with it.
+    pub(super) fn begun(self, snapshot: Snapshot) -> Snapshot {
+        if self.forgotten_ns > 0 {
+            return snapshot;
+        }
+        snapshot.begun(self.from_ns)
+    }
+
     /// When it begins in a report.
     pub(super) fn since_ns(self, snapshot: &Snapshot) -> MonoNs {
         let between = snapshot.between(self.from_ns, self.to_ns);

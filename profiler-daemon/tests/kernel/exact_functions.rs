@@ -81,6 +81,13 @@ fn each_call_is_counted() {
     let Some((truth, report)) = measured(&options) else {
         return;
     };
+    // What it waited for the probes, before it was this program, is no time of it.
+    let rows = report["functions"]["rows"].as_array().expect("rows");
+    let before = rows
+        .iter()
+        .filter(|row| text(row, "/module").ends_with("profiler-daemon"));
+    let before_ns: u64 = before.map(|row| number(row, "/elapsed/exclusive_ns")).sum();
+    assert!(before_ns < 100_000_000, "{before_ns}");
     let empty = row(&report, "measured_empty");
     assert_eq!(number(empty, "/calls"), number(&truth, "/empty_calls"));
     let outermost = number(empty, "/outermost") + number(empty, "/counted_only");

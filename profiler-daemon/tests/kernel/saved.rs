@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -277,6 +278,7 @@ const SHORT_PROGRAMS: &str = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1))
 /// Records that loop over the daemon: what was said, and the report.
 fn recorded_short_programs(daemon: &Daemon) -> (String, Value) {
     let url = format!("http://{}", daemon.address());
+    let began = Instant::now();
     let output = Command::new(daemon_exe())
         .args(["record", "--connect", &url, "--format", "json", "--"])
         .args(["sh", "-c", SHORT_PROGRAMS])
@@ -286,6 +288,12 @@ fn recorded_short_programs(daemon: &Daemon) -> (String, Value) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     let report = serde_json::from_slice(&output.stdout).expect("JSON");
+    // The command's time, and a piece of the recent past before it: not the daemon's life.
+    let covered = Duration::from_nanos(number(&report, "/session/window/duration_ns"));
+    assert!(
+        covered <= began.elapsed() + Duration::from_secs(2),
+        "{covered:?}"
+    );
     (said, report)
 }
 
