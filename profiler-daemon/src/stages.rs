@@ -29,16 +29,15 @@ use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
 use crate::sys::own_thread::{NotJoined, OwnThread};
-use crate::sys::perf_event::SideBand;
+use crate::sys::perf_event::{self, SideBand};
 use crate::sys::priority::put_own_thread_ahead;
+use crate::sys::proc_fs;
 use crate::sys::waker::Waker;
 use crate::unwind::cache::TableCache;
 use crate::unwind::worker::{TableWorker, UnwindOptions};
 
 pub use access::{Access, Unanswered};
 
-/// Bytes of each processor's ring of process events.
-const SIDE_BAND_RING_BYTES: usize = 64 << 10;
 /// This program, also where its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
 /// File descriptors beside the files that names are read from: rings, maps, programs, connections
@@ -226,7 +225,8 @@ fn build(
             format!("BPF_ENABLE_STATS is refused ({error}): it takes CAP_SYS_ADMIN, and `profiler_program_*` stay 0 without"),
         ));
     }
-    let side_band = match SideBand::open(SIDE_BAND_RING_BYTES) {
+    let processors = proc_fs::online_cpus().map_or(1, |online| online.len());
+    let side_band = match SideBand::open(perf_event::ring_bytes(processors)) {
         Ok(side_band) => Some(side_band),
         Err(error) => {
             degraded.push((

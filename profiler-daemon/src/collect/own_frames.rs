@@ -7,6 +7,9 @@
 //! where the program that was called is the profiler's, and stay where it is another's, whose cost
 //! is to be seen. A tick in what they do before and after their programs does not say whose it is:
 //! they are cut then, too.
+//!
+//! With those of a switch go `__schedule` and `schedule`, which called them: who waits does so in
+//! what called these, and the kernel leaves them out where it walks a thread that sleeps.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -33,6 +36,8 @@ const HOOKS: [&str; 12] = [
 /// The functions that call the programs of a hook. The second one jumps to the trampoline, so only
 /// a tick within it finds it.
 const TRACEPOINT: [&str; 2] = ["__traceiter_", "__bpf_trace_"];
+/// What takes a thread off its processor.
+const SWITCHES: [&str; 2] = ["__schedule", "schedule"];
 /// What calls one program.
 const TRAMPOLINE: &str = "bpf_trace_run";
 
@@ -43,6 +48,8 @@ enum Role {
     Tracepoint,
     /// It calls one of any hook.
     Trampoline,
+    /// It takes a thread off its processor, and calls those of the switch.
+    Switch,
 }
 
 impl Role {
@@ -50,6 +57,9 @@ impl Role {
         let mut prefixes = TRACEPOINT.iter();
         if let Some(hook) = prefixes.find_map(|prefix| name.strip_prefix(prefix)) {
             return HOOKS.contains(&hook).then_some(Self::Tracepoint);
+        }
+        if SWITCHES.contains(&name) {
+            return Some(Self::Switch);
         }
         let arguments = name.strip_prefix(TRAMPOLINE)?;
         let is_count = arguments.bytes().all(|byte| byte.is_ascii_digit());
@@ -123,6 +133,7 @@ impl OwnFrames {
             let is_own = match self.role(*address) {
                 Some(Role::Trampoline) => self.calls_own(&kernel[..index]),
                 Some(Role::Tracepoint) => own == index,
+                Some(Role::Switch) => own > 0 && own == index,
                 None => self.is_own_program(*address),
             };
             if is_own {
@@ -177,6 +188,7 @@ mod tests {
             callers: vec![
                 (code(0x100..0x140), Role::Tracepoint),
                 (code(0x900..0x910), Role::Trampoline),
+                (code(0x800..0x820), Role::Switch),
             ],
             programs: vec![code(0xc00..0xd00), code(0xd80..0xe00)],
             text: code(0..0xa00),
@@ -208,6 +220,7 @@ mod tests {
                 &[0xc20],
                 "a program at its begin, whose caller was not found",
             ),
+            (&[0xc20, 0x905, 0x13f, 0x808, 0x810], "what switches"),
         ] {
             let stack = [inside, &[0x500, 0x600]].concat();
             assert_eq!(cut(&stack), [0x500, 0x600], "{who}");
@@ -218,6 +231,8 @@ mod tests {
             &[0xf20, 0x905, 0x13f, 0x500],
             &[0x700, 0x13f, 0x500],
             &[0x500, 0x600],
+            &[0x808, 0x810, 0x500],
+            &[0xf20, 0x905, 0x808, 0x810, 0x500],
             &[],
         ] {
             assert_eq!(cut(others), others);
@@ -227,6 +242,11 @@ mod tests {
             cut(&[0xc20, 0x905, 0x700, 0xf20, 0x905, 0x500]),
             [0x700, 0xf20, 0x905, 0x500]
         );
+        assert_eq!(
+            cut(&[0xc20, 0x905, 0x808, 0x500, 0x808]),
+            [0x500, 0x808],
+            "only what called it"
+        );
         let function = (VirtualAddress::new(0xff), "name");
         assert_eq!(parse(b"00ff t name\t[module]\n"), Some(function));
         assert_eq!(parse(b"00ff D name\n"), None);
@@ -235,7 +255,7 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_by_name() {
-        // Check which functions call programs, and that others of the same kind do not.
+        // Check which functions call programs or switch, and that others of the same kind do not.
         for (name, role) in [
             ("__traceiter_sched_switch", Some(Role::Tracepoint)),
             ("__traceiter_sched_stat_wait", None),
@@ -246,6 +266,9 @@ mod tests {
             ("bpf_trace_run", None),
             ("bpf_trace_running", None),
             ("bpf_prog_7628384a33da6101_sched_switch", None),
+            ("__schedule", Some(Role::Switch)),
+            ("schedule", Some(Role::Switch)),
+            ("schedule_timeout", None),
         ] {
             assert_eq!(Role::of(name), role, "{name}");
         }

@@ -4,6 +4,7 @@
 
 use std::{
     io,
+    ops::RangeInclusive,
     os::fd::{AsFd as _, AsRawFd as _},
     time::Duration,
 };
@@ -19,8 +20,11 @@ use super::{
 };
 use tracing::warn;
 
-/// Room for records of one processor unless set otherwise: some 500 mappings, or 1000 forks.
-pub const DEFAULT_RING_BYTES: usize = 64 << 10;
+/// Room for records of one processor, a power of two: from some 500 mappings, or 1000 forks, to
+/// what one that makes threads without a pause fills in a quarter of a second.
+const RING_BYTES: RangeInclusive<usize> = (64 << 10)..=(256 << 10);
+/// Room for those of all processors, unless the least for each is more.
+const RINGS_BYTES: usize = 4 << 20;
 /// Most records deferred to be put in order.
 const MAX_WAITING: usize = 100_000;
 /// How soon to look again for records that were deferred: at once, since those that could overtake
@@ -40,6 +44,13 @@ pub struct SideBandCounts {
     pub out_of_order: u64,
     /// Times that a processor that is online could not be given a ring.
     pub refused: u64,
+}
+
+/// Bytes of the ring of each of so many processors.
+#[must_use]
+pub fn ring_bytes(processors: usize) -> usize {
+    let share = RINGS_BYTES / processors.max(1).next_power_of_two();
+    share.clamp(*RING_BYTES.start(), *RING_BYTES.end())
 }
 
 /// All rings together.
@@ -209,11 +220,19 @@ mod tests {
     use super::*;
     use std::{process::Command, time::Instant};
 
+    // Check that rings are as large as is useful where processors are few, and not too small where
+    // they are many.
+    #[test]
+    fn room_of_processors() {
+        let sizes = [0, 2, 16, 17, 64, 512].map(|processors| ring_bytes(processors) >> 10);
+        assert_eq!(sizes, [256, 256, 256, 128, 64, 64]);
+    }
+
     // Check that the whole life of a real child is heard, in order of time: fork, exec, its program
     // and library, exit.
     #[test]
     fn hears_a_child() {
-        let mut side_band = match SideBand::open(DEFAULT_RING_BYTES) {
+        let mut side_band = match SideBand::open(ring_bytes(1)) {
             Ok(side_band) => side_band,
             Err(error) => {
                 assert_eq!(error.raw_os_error(), Some(libc::EACCES), "{error}");
