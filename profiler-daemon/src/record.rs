@@ -5,6 +5,7 @@
 //! the time. It serves nothing.
 
 mod connected;
+mod early;
 mod ending;
 mod output;
 mod program;
@@ -134,6 +135,10 @@ async fn record(
     live.set_degraded(degraded);
     // The first pass takes its time. What begins while it lasts would be heard of late.
     live.access().snapshot(u64::MAX).await?;
+    let program = early::map(&args.command);
+    if program.is_some() {
+        early::await_tables(live.access()).await?;
+    }
     if let Some(traced) = &mut traced {
         let program = args.command.first().map(OsString::as_os_str);
         traced
@@ -152,6 +157,8 @@ async fn record(
         progress::say(&failure.sentence);
         return Ok(Left::Nothing(failure.exit_code));
     }
+    // It has mapped it itself by now.
+    drop(program);
     // A command's own words are not written over.
     let shows = on_terminal && args.command.is_empty();
     let length = args.duration.map(Duration::from_nanos);

@@ -70,6 +70,11 @@ impl Asking {
         taken
     }
 
+    /// How many files wait, that which the worker has included.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + usize::from(self.is_at_work())
+    }
+
     /// Whether the worker has a file.
     pub(super) const fn is_at_work(&self) -> bool {
         self.in_work.is_some()

@@ -103,8 +103,7 @@ impl TableQueue {
     }
 
     /// How many files wait.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.length
     }
 }

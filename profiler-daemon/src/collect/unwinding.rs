@@ -121,6 +121,7 @@ impl UnwindingControl {
     pub(super) fn state(&self, maps: &UnwindMaps) -> UnwindingState {
         UnwindingState {
             worker: self.asking.counts(),
+            tables_waiting: self.asking.waiting() + self.unasked.len(),
             fill: maps.fill(),
             processes: self.known.len(),
             ..self.state

@@ -8,6 +8,8 @@ use crate::unwind::worker::WorkerCounts;
 pub struct UnwindingState {
     /// Tables made and found, files without.
     pub worker: WorkerCounts,
+    /// Files whose table waits to be made, or is being made.
+    pub tables_waiting: usize,
     /// The maps.
     pub fill: UnwindFill,
     /// Processes that the walker knows.

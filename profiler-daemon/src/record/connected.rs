@@ -17,6 +17,7 @@ use crate::processes::ids::ProcessKey;
 use crate::profile::snapshot::Snapshot;
 use crate::report::{ProcessSelector, Scope, Window};
 
+use super::early;
 use super::ending::{Left, Signals};
 use super::output::Output;
 use super::span::{Reading, RecordedSpan, seconds};
@@ -42,6 +43,8 @@ pub(super) async fn record(
         ready = check(client, args) => ready?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     }
+    // The daemon hears of that, and has until the command runs.
+    let program = early::map(&args.command);
     let began_at = tokio::select! {
         reading = Reading::take(client) => reading?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
@@ -59,6 +62,8 @@ pub(super) async fn record(
         progress::say(&failure.sentence);
         return Ok(Left::Nothing(failure.exit_code));
     }
+    // It has mapped it itself by now.
+    drop(program);
     let length = args.duration.map(Duration::from_nanos);
     let ended = tokio::select! {
         ended = recorded.end(length, signals) => ended?,

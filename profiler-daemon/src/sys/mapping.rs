@@ -4,6 +4,7 @@
 use std::{io, os::fd::AsFd, ptr::NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
 
 /// See the module. Unmapped when dropped.
 #[derive(Debug)]
@@ -24,6 +25,15 @@ impl MappedMemory {
     pub fn private(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         Self::new(file, bytes, ProtFlags::READ, flags)
+    }
+
+    /// Maps the first page as code, as whoever executes the file does.
+    ///
+    /// # Errors
+    /// What the kernel says: a file of a place where none may be executed is refused.
+    pub fn code(file: impl AsFd) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::EXEC;
+        Self::new(file, page_size(), access, MapFlags::PRIVATE)
     }
 
     /// Maps `bytes` from the beginning, to be read and written by whoever maps them.

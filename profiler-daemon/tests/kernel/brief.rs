@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::daemon::{self, Daemon, Settings, say};
 use crate::exact_overlays::Overlay;
 
@@ -100,4 +102,33 @@ fn brief_programs_of_overlays_have_whole_stacks() {
         return;
     };
     check(&daemon, &at.join("brief"));
+}
+
+#[test]
+fn a_command_that_was_never_met_has_whole_stacks() {
+    // Check that the stacks of a program that is new on this machine, and runs for less than making
+    // its table takes, are whole where it is recorded: the table is made before the program runs.
+    // They are where others are, see above.
+    if daemon_of_brief().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let mut whole = 0.0;
+    for number in 0..5 {
+        let program = folder.path().join(format!("bash-{number}"));
+        std::fs::copy("/bin/bash", &program).expect("a copy");
+        let output = Command::new(daemon::daemon_exe())
+            .args(["record", "--frequency-hz", "997", "--format", "json", "--"])
+            .arg(&program)
+            .args(["-c", "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); done"])
+            .output()
+            .expect("it can be executed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let completeness = &report["session"]["completeness"];
+        let percent = completeness["stacks_complete_percent"].as_f64();
+        whole += percent.expect("a percentage") / 5.0;
+    }
+    assert!(whole >= 80.0, "{whole} % of the stacks of a program");
 }
