@@ -27,7 +27,8 @@ const MAX_WAITING: usize = 256;
 
 /// A request to the collector.
 pub enum Command {
-    /// The profile, drained first if the last pass is older than `max_age_ns`.
+    /// The profile, drained first if the last pass is older than `max_age_ns`. A kernel that has no
+    /// time for the pass is not waited for long, unless that is 0.
     Snapshot {
         /// How old it may be.
         max_age_ns: u64,

@@ -57,7 +57,7 @@ impl Collector {
         // Without those that sleep it is no answer.
         let is_whole = last.is_some_and(|pass| !pass.is_partial);
         let is_old = last.is_none_or(|pass| now_ns.saturating_since(pass.at_ns) > max_age_ns);
-        if !is_whole {
+        if !is_whole || (is_old && max_age_ns == 0) {
             self.pass(LONG_PATIENCE_NS);
         } else if is_old {
             self.pass(PATIENCE_NS);
