@@ -131,13 +131,15 @@ fn a_call_is_cut_to_the_window() {
         (
             row.total_ns / SECOND_NS,
             row.count,
-            row.average_ns / SECOND_NS,
+            row.average_ns.map(|ns| ns / SECOND_NS),
+            row.max_ns.map(|ns| ns / SECOND_NS),
         )
     };
-    assert_eq!(calls(last(5)), (5, 0, 0));
-    assert_eq!(calls(last(30)), (30, 1, 30));
-    assert_eq!(calls(last(55)), (55, 1, 30));
-    assert_eq!(calls(Window::Session), (60, 1, 30));
+    // Of no call there is no mean and no longest one.
+    assert_eq!(calls(last(5)), (5, 0, None, None));
+    assert_eq!(calls(last(30)), (30, 1, Some(30), Some(30)));
+    assert_eq!(calls(last(55)), (55, 1, Some(30), Some(30)));
+    assert_eq!(calls(Window::Session), (60, 1, Some(30), Some(30)));
 }
 
 // Check that a wait whose stack comes late is shown where it passed, and as missing until then.
