@@ -10,13 +10,13 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery, Window,
-        functions::FunctionRow,
+        self, Moment, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery,
+        Window, functions::FunctionRow,
     },
 };
 
 use crate::{
-    machine::{SECOND_NS, START_NS},
+    machine::{SECOND_NS, START_NS, START_UNIX_NS},
     small::{self, ByName, PROCESS, Small, THREAD},
 };
 
@@ -179,8 +179,8 @@ fn late_stack() {
     );
 }
 
-// Check that a window is rounded outward to segments, tells what it covers, is the whole of a
-// younger session, and is refused when it is longer than what is kept.
+// Check that a window is rounded outward to segments, tells what it covers, begins with the session
+// where it would begin before that, and is refused when it begins before what is kept.
 #[test]
 fn bounds() {
     let mut small = Small::new(Limits {
@@ -188,13 +188,23 @@ fn bounds() {
         recent_past_ns: 40 * SECOND_NS,
         ..Limits::default()
     });
-    let covered = |snapshot: &Snapshot, seconds| {
+    let answered = |snapshot: &Snapshot, window: Window| {
         let query = ViewQuery {
-            window: last(seconds),
+            window,
             ..ViewQuery::default()
         };
         let answer = report::session(snapshot, &query, &ByName::default())?;
         Ok((answer.window.from, answer.totals.elapsed_ns / SECOND_NS))
+    };
+    let covered = |snapshot: &Snapshot, seconds| answered(snapshot, last(seconds));
+    // From an hour before the session until a time to come.
+    let long = Window::Between {
+        from: Moment::At {
+            unix_ns: START_UNIX_NS.saturating_sub(3_600 * SECOND_NS),
+        },
+        to: Some(Moment::At {
+            unix_ns: START_UNIX_NS + 3_600 * SECOND_NS,
+        }),
     };
     for now in 1..=25 {
         let mut pass = small.pass(now);
@@ -214,6 +224,7 @@ fn bounds() {
         covered(&snapshot, 300),
         Ok(("2023-11-14T22:13:20.000000000Z".to_owned(), 25))
     );
+    assert_eq!(answered(&snapshot, long), covered(&snapshot, 300));
     for now in 26..=100 {
         let mut pass = small.pass(now);
         update(&mut pass, now, 0);
@@ -226,6 +237,16 @@ fn bounds() {
         Err(ReportError::WindowTooLong { longest_ns })
     );
     assert_eq!(covered(&snapshot, 50).map(|(_, elapsed)| elapsed), Ok(50));
+    assert_eq!(
+        covered(&snapshot, 300),
+        Err(ReportError::WindowTooLong { longest_ns }),
+        "longer than the session, whose beginning is forgotten"
+    );
+    let since_unix_ns = START_UNIX_NS + 50 * SECOND_NS;
+    assert_eq!(
+        answered(&snapshot, long),
+        Err(ReportError::WindowTooOld { since_unix_ns })
+    );
 }
 
 // Check that segments beyond their byte budget are forgotten, oldest first, and never the growing
