@@ -7,6 +7,7 @@
 mod connected;
 mod early;
 mod ending;
+mod nobody;
 mod output;
 mod program;
 mod progress;
@@ -37,6 +38,7 @@ use crate::stages::{self, StartOutcome};
 use crate::sys::heap;
 
 use ending::{Left, Signals};
+use nobody::nobody;
 use output::Output;
 use target::Recorded;
 use traced::TracedFunctions;
@@ -180,7 +182,7 @@ async fn record(
         let saved = write::take(live, wanted, scope).await?;
         write::report(saved, *wanted, scope, Window::Session, measured.clone()).await
     };
-    finish(report, output, recorded_for, signals).await?;
+    finish(report, output, (args, recorded_for), signals).await?;
     if let Some(measured) = measured.filter(|_| !wanted.holds_measured()) {
         // The format has no room for it.
         let mut table = Vec::new();
@@ -198,11 +200,12 @@ async fn follow(traced: &mut Option<TracedFunctions>, live: &Live) -> Infallible
     }
 }
 
-/// Writes the report and says so; a signal ends the wait for it.
+/// Writes the report and says so, and where nobody who was named is in it; a signal ends the wait
+/// for it.
 async fn finish(
     report: impl Future<Output = anyhow::Result<WrittenReport>>,
     output: Output,
-    recorded_for: Duration,
+    (args, recorded_for): (&RecordArgs, Duration),
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
     let report = tokio::select! {
@@ -214,6 +217,9 @@ async fn finish(
     let written = output.write(&report.bytes)?;
     if std::io::stderr().is_terminal() {
         progress::say(&report.summary(recorded_for, written.as_deref()));
+    }
+    if let Some(sentence) = nobody(args, &report.totals) {
+        progress::say(&sentence);
     }
     Ok(())
 }

@@ -68,18 +68,19 @@ export function numberColumn(column, show) {
   };
 }
 
-function compare(a, b) {
+// What there is none of comes last in either order.
+function compare(a, b, sign) {
   if (a === b) return 0;
-  if (a === null || a === undefined) return -1;
-  if (b === null || b === undefined) return 1;
-  return a < b ? -1 : 1;
+  if (a === null || a === undefined) return 1;
+  if (b === null || b === undefined) return -1;
+  return a < b ? -sign : sign;
 }
 
 // The rows in the order of a column; equal ones stay as they are.
 export function sortRows(rows, column, order) {
   const value = column.value ?? ((row) => at(row, column.id));
   const sign = order === "asc" ? 1 : -1;
-  return [...rows].sort((a, b) => sign * compare(value(a), value(b)));
+  return [...rows].sort((a, b) => compare(value(a), value(b), sign));
 }
 
 function head(columns, onSort) {

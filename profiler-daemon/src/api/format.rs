@@ -50,6 +50,9 @@ struct FormatDeclaration {
     write_stacks: Option<WriteStacks>,
 }
 
+/// How a client accepts what is sent as bytes of no type of their own.
+const BYTES: Option<(&str, &str)> = Some(("application/octet-stream", "application/*"));
+
 /// What most formats have not.
 const PLAIN: FormatDeclaration = FormatDeclaration {
     name: "",
@@ -100,6 +103,7 @@ impl Format {
             },
             Self::Pprof => &FormatDeclaration {
                 name: "pprof",
+                accepted_as: BYTES,
                 endings: &[".pb.gz", ".pprof"],
                 download: Some("profile.pb.gz"),
                 ..PLAIN
@@ -135,6 +139,7 @@ impl Format {
             },
             Self::Profile => &FormatDeclaration {
                 name: "profile",
+                accepted_as: BYTES,
                 endings: &[ENDING],
                 download: Some("recorded.profile"),
                 ..PLAIN

@@ -115,7 +115,13 @@ fn asked(endpoint: &Endpoint, does: Does, schemas: &mut Schemas) -> Operation {
             }
         };
     }
-    let of_formats = described.map_or(&[][..], |_| OF_FORMATS);
+    let is_refused_by_format =
+        described.is_some() || matches!(does, Does::File(..) | Does::Record(_));
+    let of_formats = if is_refused_by_format {
+        OF_FORMATS
+    } else {
+        &[]
+    };
     let refusals = [OF_ALL, about.refusals, of_formats];
     finish(endpoint, operation, &refusals, names_process, names_session)
 }

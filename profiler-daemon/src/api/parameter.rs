@@ -111,11 +111,11 @@ parameters! {
         Default("user"),
         "Whose functions count: with user, time in the kernel belongs to the user function that called it.";
     WINDOW: SpanValue = "window", SpanValue, Default("session"),
-        "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused. With recent it is the last 30 s of a session that is older than 5 minutes, else the session: what /top covers without a window.";
+        "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. One that is longer than the session is the session; where less than the session is kept, more than that is refused. With recent it is the last 30 s of a session that is older than 5 minutes, else the session: what /top covers without a window.";
     FROM: PointInTime = "from", PointInTime, Nothing,
-        "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in buckets.";
+        "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in buckets. Before the session began it is when that was; where less than the session is kept, what begins before that is refused.";
     TO: PointInTime = "to", PointInTime, Nothing,
-        "With from: when that time ends. Now without it.";
+        "With from: when that time ends. Now without it, and where it is later.";
     SESSION: SessionName = "session", SessionName, Nothing,
         "In place of a window: a named session. One that is not there is refused.";
     SPAN: SessionName = "span", SessionName, Nothing,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::csv::CsvReport;
 use super::human::name;
 use super::measured::write_measured;
+use super::text::{Cell, ColumnKind, Table, write_table};
 use crate::report::{Instrumentation, Instrumentations};
 
 /// A line for each.
@@ -12,21 +13,34 @@ use crate::report::{Instrumentation, Instrumentations};
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write_list(all: &Instrumentations, out: &mut impl Write) -> io::Result<()> {
-    for one in &all.instrumentations {
-        let id = one.id.unwrap_or_default();
-        writeln!(
-            out,
-            "{id:4}  {:9}  {:3} functions  {:3} usdt  {:3} spans  {:4} points  until {}  {}",
-            one.state,
-            one.functions.len(),
-            one.usdt.len(),
-            one.spans.len(),
-            one.points,
-            one.until.as_deref().unwrap_or("-"),
-            name(&one.name)
-        )?;
-    }
-    Ok(())
+    let row = |one: &Instrumentation| {
+        let numbers = [one.functions.len(), one.usdt.len(), one.spans.len()];
+        let mut cells = vec![
+            Cell::Text(one.id.unwrap_or_default().to_string()),
+            Cell::Text(one.state.to_owned()),
+        ];
+        cells.extend(numbers.map(|number| Cell::Text(number.to_string())));
+        cells.push(one.points.to_string().into());
+        cells.push(one.until.as_deref().unwrap_or("-").to_owned().into());
+        cells.push(name(&one.name).into());
+        cells
+    };
+    let table = Table {
+        columns: vec![
+            ("NUMBER", ColumnKind::Number),
+            ("STATE", ColumnKind::Name),
+            ("FUNCTIONS", ColumnKind::Number),
+            ("USDT", ColumnKind::Number),
+            ("SPANS", ColumnKind::Number),
+            ("POINTS", ColumnKind::Number),
+            // A moment is of no use in part: never cut.
+            ("UNTIL", ColumnKind::Number),
+            ("NAME", ColumnKind::Name),
+        ],
+        rows: all.instrumentations.iter().map(row).collect(),
+        ..Table::default()
+    };
+    write_table(&table, out)
 }
 
 /// How one stands, and its table.

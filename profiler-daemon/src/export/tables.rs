@@ -513,12 +513,14 @@ impl TextReport for OsEvents {
             ("BLOCKED", ColumnKind::Part),
             ("RUNNABLE", ColumnKind::Part),
             ("COUNT", ColumnKind::Number),
-            ("MEAN", ColumnKind::Time),
-            ("MAX", ColumnKind::Time),
+            ("MEAN", ColumnKind::Number),
+            ("MAX", ColumnKind::Number),
             ("", ColumnKind::Name),
             ("NOW", ColumnKind::Number),
             ("SYSTEM CALL", ColumnKind::Name),
         ];
+        // Calls that sleep for hours stand beside those of a microsecond: no one unit shows both.
+        let each = |ns: Option<u64>| Cell::Text(ns.map_or_else(|| "-".to_owned(), nanoseconds));
         let row = |call: &SyscallRow| {
             let bound = if call.max_is_bound { "or less" } else { "" };
             vec![
@@ -527,8 +529,8 @@ impl TextReport for OsEvents {
                 Cell::Time(call.blocked_ns),
                 Cell::Time(call.runnable_ns),
                 call.count.to_string().into(),
-                Cell::Time(call.average_ns),
-                Cell::Time(call.max_ns),
+                each(call.average_ns),
+                each(call.max_ns),
                 bound.to_owned().into(),
                 call.in_progress.to_string().into(),
                 call.name.to_string().into(),

@@ -39,7 +39,11 @@ pub(super) fn accepted(headers: &HeaderMap, formats: &[Format]) -> Result<Format
             .iter()
             .filter_map(|format| {
                 let (media, _) = format.accepted_as()?;
-                Some(format!("{media} (format={})", format.name()))
+                Some(match formats {
+                    // There is no parameter to choose it by.
+                    [_] => media.to_owned(),
+                    _ => format!("{media} (format={})", format.name()),
+                })
             })
             .collect();
         Problem::new(
@@ -97,8 +101,9 @@ mod tests {
 
     #[test]
     fn the_accept_header_decides() {
-        // Check that the wanted format wins, that the first one of the endpoint wins a draw, and
-        // that a precise range beats a broad one.
+        // Check that the wanted format wins, that the first one of the endpoint wins a draw, that a
+        // precise range beats a broad one, and that what is a file alone is refused to clients
+        // that want something else.
         assert_eq!(accepted(&HeaderMap::new(), REPORT).ok(), Some(Format::Json));
         for (accept, format) in [
             ("*/*", Some(Format::Json)),
@@ -126,6 +131,19 @@ mod tests {
         for (accept, format) in [("*/*", Format::Text), ("application/json", Format::Json)] {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             assert_eq!(accepted(&headers, SCREEN).ok(), Some(format), "{accept}");
+        }
+        for (accept, found) in [
+            ("application/octet-stream", true),
+            ("application/*", true),
+            ("application/gzip, */*;q=0.1", true),
+            ("application/json", false),
+            ("application/octet-stream;q=0", false),
+        ] {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            for format in [Format::Pprof, Format::Profile] {
+                let expected = found.then_some(format);
+                assert_eq!(accepted(&headers, &[format]).ok(), expected, "{accept}");
+            }
         }
         for (accept, format) in [("text/csv", Format::Csv), ("text/*", Format::Text)] {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts as _, Path, Request};
+use axum::http::Method;
 use axum::response::Response;
 
 use super::accept::accepted;
@@ -51,12 +52,15 @@ pub(super) async fn get(
         }
         Does::File(read, format, _) => {
             let question = endpoint.read(query, |params| read(params, &context))?;
+            let format = accepted(&[format])?;
             let body = reports::body(&shared, question.into(), format).await?;
             Ok(respond(format, body))
         }
         Does::Record(content) => {
             let recording = endpoint.read(query, Params::recording)?;
-            record::record(&shared, recording, content).await
+            accepted(&[Format::Pprof])?;
+            let has_body = request.method() != Method::HEAD;
+            record::record(&shared, recording, content, has_body).await
         }
         Does::Index if page::is_wanted(headers) => Ok(page::index(headers)),
         Does::Index => {

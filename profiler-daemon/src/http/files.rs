@@ -42,7 +42,7 @@ impl Site {
             .get_all(header::IF_NONE_MATCH)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .any(|value| value.split(',').any(|part| part.trim() == tag));
+            .any(|value| is_among(&tag, value));
         let mut response = if known {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
@@ -60,6 +60,14 @@ impl Site {
         }
         Some(response)
     }
+}
+
+/// Whether `If-None-Match` has this tag, which is weak, or any at all (`*`). Whether the tags there
+/// are weak does not matter (RFC 9110, 13.1.2).
+fn is_among(tag: &str, value: &str) -> bool {
+    let plain = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    let mut listed = value.split(',').map(str::trim);
+    value.trim() == "*" || listed.any(|listed| plain(listed) == plain(tag))
 }
 
 fn content_type(name: &str) -> HeaderValue {

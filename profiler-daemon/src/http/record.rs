@@ -3,10 +3,15 @@
 //!
 //! Such a profile is what two snapshots differ by. The first is kept while the client waits.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
+use hyper::body::Frame;
 
 use super::reports::Turn;
 use super::respond::respond;
@@ -19,11 +24,13 @@ use crate::export::pprof::Content;
 use crate::profile::snapshot::Snapshot;
 use crate::report::{self, StackValue};
 
-/// Waits, and answers with what came meanwhile.
+/// Waits, and answers with what came meanwhile. Without a body (`HEAD`) there is nothing to wait
+/// for: only what would be refused is told.
 pub(super) async fn record(
     shared: &Arc<ServerState>,
     recording: RecordingQuery,
     content: Content,
+    has_body: bool,
 ) -> Result<Response, Problem> {
     shared.needs_kernel("there are no next seconds")?;
     let Ok(_place) = shared.recordings.try_acquire() else {
@@ -41,6 +48,9 @@ pub(super) async fn record(
     // A process that is not there is told at once, and so is a module.
     report::frames_needed(&earlier, &scope)?;
     report::check_fold(&earlier, &query.tree.fold)?;
+    if !has_body {
+        return Ok(respond(Format::Pprof, Body::new(UnmadeBody)));
+    }
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     if content == Content::Cpu {
         query.tree.value = Some(StackValue::Samples);
@@ -63,4 +73,19 @@ pub(super) async fn record(
             .await
     };
     Ok(respond(Format::Pprof, in_time(shared, made).await??))
+}
+
+/// A profile that is not made: nothing, of a length that nobody knows, so that none is told.
+struct UnmadeBody;
+
+impl HttpBody for UnmadeBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
 }

@@ -39,6 +39,18 @@ pub enum Span {
     },
 }
 
+impl Span {
+    /// Whether it goes on: what comes with the next pass is a part of it. One that was ended does
+    /// not, even if it was by the last pass.
+    #[must_use]
+    pub fn goes_on(self) -> bool {
+        match self {
+            Self::Session => true,
+            Self::Between { to_ns, .. } => to_ns == MonoNs::MAX,
+        }
+    }
+}
+
 /// What a thread gained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gain {

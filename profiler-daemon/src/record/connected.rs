@@ -110,7 +110,7 @@ pub(super) async fn record(
         saved.snapshot = Arc::new(snapshot);
         write::report(saved, *wanted, scope, window, None).await
     };
-    finish(report, output, recorded_for, signals).await?;
+    finish(report, output, (args, recorded_for), signals).await?;
     Ok(recorded.left(ended))
 }
 

@@ -22,7 +22,8 @@ const NAMES_PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct WrittenReport {
     /// All of it.
     pub(super) bytes: Vec<u8>,
-    totals: SessionReport,
+    /// The totals of all that was recorded.
+    pub(super) totals: SessionReport,
 }
 
 /// What stages recorded until now, with the names that the report needs.

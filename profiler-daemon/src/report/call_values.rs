@@ -100,9 +100,10 @@ pub struct MeasuredTimes {
     /// Ninety-nine of a hundred.
     #[schema(required)]
     pub p99_ns: Option<u64>,
-    /// Of the session's inclusive time, as of the sampled values. Absent where the function is not
-    /// beside sampled ones, and of functions of Go, whose calls wait without a thread; as the next
-    /// ones.
+    /// Of the session's inclusive time, as of the sampled values; application time of the session's
+    /// time outside of system calls, page faults included, as it is measured. Absent where the
+    /// function is not beside sampled ones, and of functions of Go, whose calls wait without a
+    /// thread; as the next ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inclusive_percent: Option<f64>,
     /// Of the session's inclusive time.
@@ -228,10 +229,9 @@ impl CallValues {
                 of.session.elapsed_ns(),
                 process.map(|process| process.elapsed_ns()),
             );
-            application.set_shares(
-                of.session.application_ns(),
-                process.map(|process| process.application_ns()),
-            );
+            // By the clock that measured it: what ticks say of page faults and of untraced calls is
+            // not in application time of sampled values, and is in this.
+            application.set_shares(of.session_user_ns, of.process_user_ns);
         }
         let raw_ns = calls.raw_elapsed_ns();
         let probe_ns = raw_ns.saturating_sub(elapsed_ns(&inclusive));
@@ -335,10 +335,12 @@ impl MeasuredTimes {
 
     fn set_shares(&mut self, session_ns: u64, process_ns: Option<u64>) {
         let (inclusive_ns, exclusive_ns) = (self.inclusive_ns, self.exclusive_ns);
-        self.inclusive_percent = Some(percent(inclusive_ns, session_ns));
-        self.exclusive_percent = Some(percent(exclusive_ns, session_ns));
-        self.inclusive_percent_of_process = process_ns.map(|ns| percent(inclusive_ns, ns));
-        self.exclusive_percent_of_process = process_ns.map(|ns| percent(exclusive_ns, ns));
+        // Calls count whole where they end: of those that began before a window a part is older.
+        let share = |part_ns: u64, of_ns: u64| percent(part_ns, of_ns).min(100.0);
+        self.inclusive_percent = Some(share(inclusive_ns, session_ns));
+        self.exclusive_percent = Some(share(exclusive_ns, session_ns));
+        self.inclusive_percent_of_process = process_ns.map(|ns| share(inclusive_ns, ns));
+        self.exclusive_percent_of_process = process_ns.map(|ns| share(exclusive_ns, ns));
     }
 
     fn column(&self, name: &str) -> Option<f64> {

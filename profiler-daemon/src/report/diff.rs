@@ -182,7 +182,7 @@ fn side(
     let of = Denominators {
         session: view.total.values,
         process: None,
-        samples_each: view.denominators.samples_each,
+        ..view.denominators
     };
     Ok((side, of, table))
 }

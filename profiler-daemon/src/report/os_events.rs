@@ -64,10 +64,13 @@ pub struct SyscallRow {
     pub blocked_ns: u64,
     /// Of it, waiting for a processor. The three add up to `total_ns`.
     pub runnable_ns: u64,
-    /// Mean time from entry to exit of the calls that returned, whenever they began, rounded down.
-    pub average_ns: u64,
-    /// The longest call that returned, whenever it began.
-    pub max_ns: u64,
+    /// Mean time from entry to exit of the calls that returned, whenever they began, rounded down;
+    /// null where none was counted.
+    #[schema(required)]
+    pub average_ns: Option<u64>,
+    /// The longest call that returned, whenever it began; null where none was counted.
+    #[schema(required)]
+    pub max_ns: Option<u64>,
     /// In a window: `max_ns` is an upper bound, the longest call of the window is not known
     /// exactly.
     pub max_is_bound: bool,
@@ -111,10 +114,10 @@ pub fn os_events(
         for (number, totals) in member.aggregate.calls_over(view.coverage.span).iter() {
             calls.entry(*number).or_default().0.add(totals);
         }
-        // Only a window that reaches until now has calls under way.
-        let until_now = view.coverage.to_ns == snapshot.now_ns();
         let threads = member.aggregate.threads_over(view.coverage.span).rows;
-        for (_, thread, _) in threads.into_iter().filter(|_| until_now) {
+        // Nothing is under way in what was ended: not in a session stopped a moment ago either.
+        let goes_on = view.coverage.span.goes_on();
+        for (_, thread, _) in threads.into_iter().filter(|_| goes_on) {
             if let Some(number) = thread.in_syscall_now() {
                 let entry = calls.entry(number).or_default();
                 entry.1 += 1;
@@ -134,11 +137,8 @@ pub fn os_events(
             running_ns: calls.time.running_ns,
             blocked_ns: calls.time.blocked_ns,
             runnable_ns: calls.time.runnable_ns(),
-            average_ns: calls
-                .returned_ns
-                .checked_div(calls.count)
-                .unwrap_or_default(),
-            max_ns: calls.max_ns,
+            average_ns: calls.returned_ns.checked_div(calls.count),
+            max_ns: (calls.count > 0).then_some(calls.max_ns),
             max_is_bound: calls.max_is_bound,
             in_progress,
             in_progress_ns,

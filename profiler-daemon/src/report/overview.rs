@@ -205,7 +205,7 @@ pub fn overview(
         window: view.window(),
         completeness: Completeness::of_one_total(view, places, names),
         whole_session,
-        until_now: view.coverage.to_ns == snapshot.now_ns(),
+        until_now: view.coverage.span.goes_on(),
         busy_processors,
         busy_percent: screen.of_capacity(100.0 * busy_processors),
         processes,

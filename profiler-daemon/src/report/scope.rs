@@ -63,17 +63,22 @@ impl<'a> View<'a> {
         let mut sum = Totals::default();
         totals.iter().for_each(|totals| sum.add(totals));
         let samples_each = sum.samples_each();
+        let user_ns = sum.classes[Class::User as usize];
         let denominators = match scope {
             Scope::Session => Denominators {
                 session: total.values,
                 process: None,
+                session_user_ns: user_ns,
+                process_user_ns: None,
                 samples_each,
             },
             Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => {
                 // What is in scope counts as it is shown here, divided alone: no share of it is
                 // more than all.
                 let all = all_members(snapshot);
-                let (_, _, (rows, _)) = over(&all);
+                let (all_totals, _, (rows, _)) = over(&all);
+                let of_all = all_totals.iter();
+                let session_user_ns = of_all.map(|of| of.classes[Class::User as usize]).sum();
                 let here = |of: &Member<'_>| {
                     let mut aggregates = members.iter().map(|member| member.aggregate);
                     aggregates.any(|aggregate| std::ptr::eq(aggregate, of.aggregate))
@@ -84,6 +89,8 @@ impl<'a> View<'a> {
                 Denominators {
                     session,
                     process: Some(total.values),
+                    session_user_ns,
+                    process_user_ns: Some(user_ns),
                     samples_each,
                 }
             }

@@ -86,13 +86,11 @@ pub(super) fn arrange<R: Row>(mut rows: Vec<R>, query: &TableQuery) -> Result<Cu
         .enumerate()
         .collect();
     let compare = |(at, a): &(usize, Option<SortKey<'_>>), (bt, b): &(usize, _)| {
-        let by_column = match (a, b) {
-            (Some(a), Some(b)) => a.compare(b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        };
-        let by_column = match query.order {
-            Order::Asc => by_column,
-            Order::Desc => by_column.reverse(),
+        let by_column = match (a, b, query.order) {
+            (Some(a), Some(b), Order::Asc) => a.compare(b),
+            (Some(a), Some(b), Order::Desc) => b.compare(a),
+            // What has no value is neither the least nor the most: it is last in either order.
+            (a, b, _) => b.is_some().cmp(&a.is_some()),
         };
         by_column
             .then_with(|| rows[*at].tie(&rows[*bt]))
@@ -149,6 +147,9 @@ mod tests {
     #[derive(Debug, PartialEq, Clone)]
     struct Pair(&'static str, u64);
 
+    /// Of this number a row has none.
+    const NONE: u64 = u64::MAX;
+
     impl Columns for Pair {
         const COLUMNS: &'static [&'static str] = &["name", "n"];
     }
@@ -163,7 +164,7 @@ mod tests {
         fn key(&self, column: &str) -> Option<SortKey<'_>> {
             match column {
                 "name" => Some(SortKey::Text(self.0)),
-                "n" => Some(SortKey::Number(self.1 as f64)),
+                "n" => (self.1 != NONE).then_some(SortKey::Number(self.1 as f64)),
                 _ => None,
             }
         }
@@ -221,6 +222,32 @@ mod tests {
         };
         assert_eq!(names(&by_name), ["b", "a", "Ca"]);
         assert_eq!(names(&TableQuery { limit: 1, ..query }), ["Ca"]);
+    }
+
+    // Check that rows without a value in the sorted column are last in either order, in order of
+    // their ties, and that the limit cuts them first.
+    #[test]
+    fn no_value_is_last() {
+        let rows = || {
+            let rows = [("d", NONE), ("a", 1), ("c", NONE), ("b", 2)];
+            rows.map(|(name, n)| Pair(name, n)).to_vec()
+        };
+        for (order, expected) in [
+            (Order::Asc, ["a", "b", "c", "d"]),
+            (Order::Desc, ["b", "a", "c", "d"]),
+        ] {
+            for limit in [0, 3, 2] {
+                let query = TableQuery {
+                    order,
+                    limit,
+                    ..TableQuery::default()
+                };
+                let cut = arrange(rows(), &query).expect("a known column");
+                let names: Vec<_> = cut.rows.iter().map(|row| row.0).collect();
+                let shown = if limit == 0 { 4 } else { limit };
+                assert_eq!(names, expected[..shown], "{order:?}, {limit}");
+            }
+        }
     }
 
     // Check that an unknown column is refused with the list of those there are.

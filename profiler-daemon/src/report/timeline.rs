@@ -216,6 +216,10 @@ impl<W: Who> Row for Line<W> {
         }
     }
 
+    fn running_ns(&self) -> Option<u64> {
+        Some(self.classes.running_ns())
+    }
+
     fn name(&self) -> &str {
         self.who.comm()
     }

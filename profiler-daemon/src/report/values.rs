@@ -28,6 +28,12 @@ pub struct Denominators {
     pub session: Values,
     /// The process's, where the rows are of one process.
     pub process: Option<Values>,
+    /// The session's time outside of system calls as the threads' clocks tell it, nanoseconds: with
+    /// page faults, and all running time where system calls were not traced. What application time
+    /// of calls that are measured by the same clocks is a part of.
+    pub session_user_ns: u64,
+    /// The process's.
+    pub process_user_ns: Option<u64>,
     /// So many samples tell as much as one that stands for itself, of those in scope
     /// ([`Totals::samples_each`]).
     pub samples_each: f64,
@@ -478,6 +484,7 @@ mod tests {
             session: values(200, [500, 500, 0, 0, 0]),
             process: Some(values(100, [0, 400, 0, 0, 0])),
             samples_each: 1.0,
+            ..Denominators::default()
         };
         let inclusive = Figures::from(values(50, [50, 200, 0, 0, 0]));
         let exclusive = Figures::from(values(10, [25, 75, 0, 0, 0]));

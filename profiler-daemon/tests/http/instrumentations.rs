@@ -75,6 +75,30 @@ async fn an_instrumentation_from_start_to_removal() {
     assert_eq!(one["functions"][1]["why"], "its symbol has no size");
     let list = send(&router, "GET", PATH, &Value::Null).await.json();
     assert_eq!(list["instrumentations"][1]["id"], 2);
+    let list = send(
+        &router,
+        "GET",
+        "/api/v1/instrumentations?format=text",
+        &Value::Null,
+    )
+    .await;
+    let list = list.text();
+    let lines: Vec<Vec<&str>> = list
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let titles = [
+        "NUMBER",
+        "STATE",
+        "FUNCTIONS",
+        "USDT",
+        "SPANS",
+        "POINTS",
+        "UNTIL",
+        "NAME",
+    ];
+    assert_eq!(lines[0], titles, "{list}");
+    assert_eq!(lines[2][..3], ["2", "measuring", "2"], "{list}");
     let csv = send(&router, "GET", &format!("{path}?format=csv"), &Value::Null).await;
     assert!(
         csv.text().starts_with("function,module,calls,"),

@@ -81,6 +81,53 @@ async fn the_next_seconds_are_waited_for() {
 }
 
 #[tokio::test]
+async fn a_head_is_not_waited_for() {
+    // Check that HEAD is answered without waiting for the seconds, with the type that GET has and
+    // no length, and that what is refused is refused alike.
+    for path in ["/debug/pprof/profile", "/debug/pprof/wall"] {
+        let begun = Instant::now();
+        let head = ask(server(), request("HEAD", &format!("{path}?seconds=300"))).await;
+        assert!(begun.elapsed() < Duration::from_secs(60), "{path}");
+        assert_eq!((head.status.as_u16(), head.body.len()), (200, 0), "{path}");
+        let content_type = head.header(header::CONTENT_TYPE);
+        assert_eq!(content_type, "application/octet-stream");
+        assert_eq!(head.header(header::CONTENT_LENGTH), "");
+        let wrong = request("HEAD", &format!("{path}?seconds=300&pid=9999"));
+        assert_eq!(ask(server(), wrong).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn another_format_is_refused() {
+    // Check that who accepts no bytes is told so, and does not wait for the next seconds, and that
+    // who takes anything has the profile.
+    for path in [
+        format!("/api/v1/processes/{RUNNING}/pprof"),
+        "/api/v1/profile".to_owned(),
+        "/debug/pprof/profile?seconds=300".to_owned(),
+        "/debug/pprof/wall?seconds=300".to_owned(),
+    ] {
+        let accepting = |accept: &str| {
+            let mut accepting = request("GET", &path);
+            let headers = accepting.headers_mut();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            ask(server(), accepting)
+        };
+        let problem = accepting("application/json").await.problem(406);
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!(
+            detail, "the answer is available as application/octet-stream",
+            "{path}"
+        );
+        if !path.contains("seconds") {
+            for accept in ["application/octet-stream", "text/html, */*;q=0.1"] {
+                assert_eq!(accepting(accept).await.status, 200, "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn wrong_questions_are_told_at_once() {
     // Check that nothing is waited for where the question is wrong or there is no such process.
     for (query, status) in [

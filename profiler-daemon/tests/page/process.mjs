@@ -98,6 +98,21 @@ check("where calls were traced in a part of the time it is told what is of that"
   assert.match(await user.getAttribute("title"), /outside system calls that were traced/);
 });
 
+check("a system call of which none was counted has no average and no longest, and is last by them", async (page) => {
+  await change(page, "/os-events", ({ syscalls }) => {
+    const futex = syscalls.find(({ name }) => name === "futex");
+    Object.assign(futex, { count: 0, average_ns: null, max_ns: null, max_is_bound: false });
+  });
+  for (const order of ["asc", "desc"]) {
+    await page.goto("about:blank");
+    await open(page, `${ONE}/os-events?sort=average_ns&order=${order}`);
+    const last = page.locator("tbody tr", { hasText: "futex" });
+    assert.equal((await column(page, 0)).at(-1), "futex");
+    const cells = await last.locator("td").allInnerTexts();
+    assert.equal(cells.filter((text) => text === "–").length, 2);
+  }
+});
+
 check("threads of the kernel that sleep are no warning", async (page) => {
   const item = (hash) => open(page, hash).then(() => page.locator(".receipt li", { hasText: "without a stack" }).getAttribute("class"));
   assert.equal(await item("#/process/40/functions"), "note");

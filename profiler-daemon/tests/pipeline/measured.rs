@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use profiler_common::measured::{Extremes, MeasuredRow, histogram::bucket};
+use profiler_common::{
+    kinds::Tick,
+    measured::{Extremes, MeasuredRow, histogram::bucket},
+};
 use profiler_daemon::{
     export::saved::{Saved, SavedNames},
     kernel::ProbeCosts,
@@ -43,6 +46,8 @@ struct World {
     counted: Counted,
     /// What probes cost, by instrumentation: each function has its own.
     costs: BTreeMap<u64, ProbeCosts>,
+    /// What the ticks of `other` find.
+    other_found: Tick,
 }
 
 fn at(seconds: u64) -> At {
@@ -79,6 +84,7 @@ impl World {
             functions: Vec::new(),
             counted: Counted::new(),
             costs: BTreeMap::new(),
+            other_found: Tick::User,
         }
     }
 
@@ -122,9 +128,13 @@ impl World {
         for (function, share) in [("work", 60), ("other", 40)] {
             let ns = share * SECOND_NS / 100;
             let ticks = share * TICKS / 100;
-            let stack = self
+            let mut stack = self
                 .small
                 .delta(&["main", function], &[], ticks, [ns, 0, 0, 0, 0]);
+            if function == "other" {
+                let of_ticks = &mut stack.primary.ticks;
+                of_ticks.swap(Tick::User as usize, self.other_found as usize);
+            }
             pass.stacks.push(stack);
         }
         pass.measured = MeasuredCalls {
@@ -318,6 +328,57 @@ fn others_have_none_and_tables_sort_by_it() {
     let query = TableQuery::default();
     let list = report::functions(&nobody, &Scope::Session, &query, &world.small.names).unwrap();
     assert!(list.rows.iter().all(|row| row.measured.is_none()));
+}
+
+// Check that application time is told as a share of what was measured alike, page faults included:
+// a function that has all of a process's time has 100 % of it, however much of that were faults,
+// and never more, also where its calls began before the window.
+#[test]
+fn no_share_is_more_than_all() {
+    let mut world = World::new();
+    world.other_found = Tick::Fault;
+    world.measure(20, "main", "main");
+    for second in 1..=10 {
+        world.count(20, PROCESS, calls(second, SECOND_NS));
+        world.pass();
+    }
+    let one = Scope::Process(ProcessSelector {
+        pid: PROCESS.pid,
+        start_ticks: None,
+    });
+    let main = |world: &World, window: Window| {
+        let query = TableQuery {
+            window,
+            ..TableQuery::default()
+        };
+        let list = world.ask(&one, &query);
+        let row = list.rows.iter().find(|row| row.function == "main").unwrap();
+        let application = measured(&list, "main").unwrap().values.application.as_ref();
+        let application = application.unwrap();
+        let shares = [
+            application.inclusive_percent,
+            application.exclusive_percent,
+            application.inclusive_percent_of_process,
+            application.exclusive_percent_of_process,
+        ];
+        (row.values.application.inclusive_ns, shares)
+    };
+    let (sampled_ns, shares) = main(&world, Window::Session);
+    assert_eq!(sampled_ns, 6 * SECOND_NS, "less the faults");
+    assert_eq!(shares, [Some(100.0); 4]);
+    world.count(20, PROCESS, calls(20, SECOND_NS));
+    world.pass();
+    let last = Window::Last {
+        duration_ns: 5 * SECOND_NS,
+    };
+    assert_eq!(main(&world, last).1, [Some(100.0); 4], "14 s ended in 5 s");
+    // Half of it is half of it.
+    let mut world = World::new();
+    world.other_found = Tick::Fault;
+    world.measure(20, "main", "main");
+    world.count(20, PROCESS, calls(5, SECOND_NS));
+    (0..10).for_each(|_| world.pass());
+    assert_eq!(main(&world, Window::Session).1, [Some(50.0); 4]);
 }
 
 // Check that from each function is subtracted what probes cost while it was measured, whatever they

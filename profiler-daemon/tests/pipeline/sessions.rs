@@ -8,21 +8,22 @@ use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{
         Profile,
-        input::{DrainPass, ThreadState},
+        calls::CallTime,
+        input::{DrainPass, OpenCall, ThreadState},
         limits::Limits,
         name::Name,
         sessions::{GivenUp, SessionChange, SessionChanged, SessionRefusal},
         snapshot::Snapshot,
     },
     report::{
-        self, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window, names::Names,
-        sessions::SpanTotals, values::TotalValues,
+        self, OverviewQuery, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window,
+        names::Names, sessions::SpanTotals, values::TotalValues,
     },
     units::MonoNs,
 };
 
 use crate::{
-    machine::SECOND_NS,
+    machine::{SECOND_NS, START_NS},
     small::{self, ByName, PROCESS, Small, THREAD},
 };
 
@@ -96,6 +97,67 @@ fn totals(snapshot: &Snapshot, session: Name, names: &dyn Names) -> SessionTotal
     let durations: u64 = totals.spans.iter().map(|span| span.duration_ns).sum();
     assert_eq!(durations, totals.duration_ns);
     totals
+}
+
+// Check that calls are under way in a session and in its last span while it runs, and in neither
+// once it is stopped, as of the pass that stopped it too; and that the first screen covers the time
+// until now alike.
+#[test]
+fn nothing_is_under_way_in_what_was_stopped() {
+    let mut small = Small::new(Limits::default());
+    let run = |small: &mut Small, now: u64| {
+        let mut pass = small.pass(now);
+        let mut thread = small::thread(
+            PROCESS,
+            THREAD,
+            ThreadState::Blocked,
+            [0, 0, now * SECOND_NS, 0, 0],
+        );
+        thread.call = Some(OpenCall {
+            number: 35,
+            since_ns: START_NS,
+            entry_seen: true,
+            time: CallTime {
+                total_ns: now * SECOND_NS,
+                running_ns: 0,
+                blocked_ns: now * SECOND_NS,
+            },
+        });
+        pass.threads.push(thread);
+        small.profile.apply(pass);
+    };
+    let found = |small: &Small, window: Window| {
+        let snapshot = small.profile.snapshot();
+        let view = ViewQuery {
+            window,
+            ..ViewQuery::default()
+        };
+        let events = report::os_events(&snapshot, &Scope::Session, &view, &small.names).unwrap();
+        let [row] = events.syscalls.as_slice() else {
+            panic!("one call: {:?}", events.syscalls);
+        };
+        assert_eq!(row.total_ns, events.window.duration_ns, "{window:?}");
+        let query = OverviewQuery {
+            window,
+            ..OverviewQuery::default()
+        };
+        let screen = report::overview(&snapshot, &query, &small.names).unwrap();
+        (row.in_progress, row.in_progress_ns > 0, screen.until_now)
+    };
+    run(&mut small, 1);
+    start(&mut small.profile, "s");
+    run(&mut small, 2);
+    mark(&mut small.profile, "last", None);
+    assert_eq!(found(&small, of("s", Some("start"))), (0, false, false));
+    run(&mut small, 3);
+    for part in [None, Some("last")] {
+        assert_eq!(found(&small, of("s", part)), (1, true, true), "{part:?}");
+    }
+    end(&mut small.profile, "s");
+    for part in [None, Some("start"), Some("last")] {
+        assert_eq!(found(&small, of("s", part)), (0, false, false), "{part:?}");
+    }
+    assert_eq!(found(&small, Window::Session), (1, true, true));
 }
 
 // Check that what ticks say of a span is said by its own: faults of one are none of the other's,

@@ -251,6 +251,33 @@ fn sleep_costs_nothing() {
     }
 }
 
+// Check that rows are in order of all their time, and as texts show them of their time on
+// processors, so that a limit leaves out who slept and not who ran.
+#[test]
+fn order_of_rows() {
+    let mut small = Small::new(Limits::default());
+    let busy = ThreadKey { tid: 43, ..THREAD };
+    let mut pass = small.pass(10);
+    update(&mut pass, THREAD, user_and_blocked(1, 9));
+    update(&mut pass, busy, user_and_blocked(4, 0));
+    small.profile.apply(pass);
+    let snapshot = small.profile.snapshot();
+    let rows = |busiest_first, limit| {
+        let mut query = query(Window::Session, 60);
+        (query.table.busiest_first, query.table.limit) = (busiest_first, limit);
+        let one = Scope::Process("42".parse().unwrap());
+        let found = report::thread_timeline(&snapshot, &one, &query, &small.names).unwrap();
+        found
+            .rows
+            .iter()
+            .map(|line| line.who.tid)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows(false, 0), [THREAD.tid, busy.tid]);
+    assert_eq!(rows(true, 0), [busy.tid, THREAD.tid]);
+    assert_eq!(rows(true, 1), [busy.tid]);
+}
+
 // Check that older spans are longer, that all of them together are the window to the nanosecond,
 // that a window by moments is rounded outward, and that what is too old is refused with what is
 // kept.

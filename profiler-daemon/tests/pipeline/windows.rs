@@ -10,13 +10,13 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery, Window,
-        functions::FunctionRow,
+        self, Moment, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery,
+        Window, functions::FunctionRow,
     },
 };
 
 use crate::{
-    machine::{SECOND_NS, START_NS},
+    machine::{SECOND_NS, START_NS, START_UNIX_NS},
     small::{self, ByName, PROCESS, Small, THREAD},
 };
 
@@ -131,13 +131,15 @@ fn a_call_is_cut_to_the_window() {
         (
             row.total_ns / SECOND_NS,
             row.count,
-            row.average_ns / SECOND_NS,
+            row.average_ns.map(|ns| ns / SECOND_NS),
+            row.max_ns.map(|ns| ns / SECOND_NS),
         )
     };
-    assert_eq!(calls(last(5)), (5, 0, 0));
-    assert_eq!(calls(last(30)), (30, 1, 30));
-    assert_eq!(calls(last(55)), (55, 1, 30));
-    assert_eq!(calls(Window::Session), (60, 1, 30));
+    // Of no call there is no mean and no longest one.
+    assert_eq!(calls(last(5)), (5, 0, None, None));
+    assert_eq!(calls(last(30)), (30, 1, Some(30), Some(30)));
+    assert_eq!(calls(last(55)), (55, 1, Some(30), Some(30)));
+    assert_eq!(calls(Window::Session), (60, 1, Some(30), Some(30)));
 }
 
 // Check that a wait whose stack comes late is shown where it passed, and as missing until then.
@@ -177,8 +179,8 @@ fn late_stack() {
     );
 }
 
-// Check that a window is rounded outward to segments, tells what it covers, is the whole of a
-// younger session, and is refused when it is longer than what is kept.
+// Check that a window is rounded outward to segments, tells what it covers, begins with the session
+// where it would begin before that, and is refused when it begins before what is kept.
 #[test]
 fn bounds() {
     let mut small = Small::new(Limits {
@@ -186,13 +188,23 @@ fn bounds() {
         recent_past_ns: 40 * SECOND_NS,
         ..Limits::default()
     });
-    let covered = |snapshot: &Snapshot, seconds| {
+    let answered = |snapshot: &Snapshot, window: Window| {
         let query = ViewQuery {
-            window: last(seconds),
+            window,
             ..ViewQuery::default()
         };
         let answer = report::session(snapshot, &query, &ByName::default())?;
         Ok((answer.window.from, answer.totals.elapsed_ns / SECOND_NS))
+    };
+    let covered = |snapshot: &Snapshot, seconds| answered(snapshot, last(seconds));
+    // From an hour before the session until a time to come.
+    let long = Window::Between {
+        from: Moment::At {
+            unix_ns: START_UNIX_NS.saturating_sub(3_600 * SECOND_NS),
+        },
+        to: Some(Moment::At {
+            unix_ns: START_UNIX_NS + 3_600 * SECOND_NS,
+        }),
     };
     for now in 1..=25 {
         let mut pass = small.pass(now);
@@ -212,6 +224,7 @@ fn bounds() {
         covered(&snapshot, 300),
         Ok(("2023-11-14T22:13:20.000000000Z".to_owned(), 25))
     );
+    assert_eq!(answered(&snapshot, long), covered(&snapshot, 300));
     for now in 26..=100 {
         let mut pass = small.pass(now);
         update(&mut pass, now, 0);
@@ -224,6 +237,16 @@ fn bounds() {
         Err(ReportError::WindowTooLong { longest_ns })
     );
     assert_eq!(covered(&snapshot, 50).map(|(_, elapsed)| elapsed), Ok(50));
+    assert_eq!(
+        covered(&snapshot, 300),
+        Err(ReportError::WindowTooLong { longest_ns }),
+        "longer than the session, whose beginning is forgotten"
+    );
+    let since_unix_ns = START_UNIX_NS + 50 * SECOND_NS;
+    assert_eq!(
+        answered(&snapshot, long),
+        Err(ReportError::WindowTooOld { since_unix_ns })
+    );
 }
 
 // Check that segments beyond their byte budget are forgotten, oldest first, and never the growing

@@ -17,6 +17,11 @@ function ns(id, label, title, group) {
   }));
 }
 
+// A time of each call; there is none where none was counted.
+function perCall(ns, mark = "") {
+  return ns === null ? { text: "–" } : { text: `${mark}${time(ns)}`, title: exactTime(ns) };
+}
+
 const COLUMNS = [
   textColumn({ id: "name", label: "System call", header: true, class: "name code" }, (row) => ({ text: shown(row.name), title: `number ${row.number}` })),
   numberColumn({ id: "total_ns", label: "Total", title: "Time that threads were inside it, as far as it lies in the time shown, those that still are included", shares: true }, (row) => ({
@@ -29,8 +34,8 @@ const COLUMNS = [
   ns("blocked_ns", "blocked", "Of the total, blocked", "Of it"),
   ns("runnable_ns", "runnable", "Of the total, ready to run, but on no processor", "Of it"),
   numberColumn({ id: "count", label: "Calls", title: "Calls that returned in the time shown" }, (row) => ({ text: count(row.count) })),
-  ns("average_ns", "Average", "Mean time from entry to return of the calls that returned, whenever they began"),
-  numberColumn({ id: "max_ns", label: "Longest", title: "The longest call that returned, whenever it began; ≤ in a part of the session, where only a bound is known" }, (row) => ({ text: `${row.max_is_bound ? "≤ " : ""}${time(row.max_ns)}`, title: exactTime(row.max_ns) })),
+  numberColumn({ id: "average_ns", label: "Average", title: "Mean time from entry to return of the calls that returned, whenever they began" }, (row) => perCall(row.average_ns)),
+  numberColumn({ id: "max_ns", label: "Longest", title: "The longest call that returned, whenever it began; ≤ in a part of the session, where only a bound is known" }, (row) => perCall(row.max_ns, row.max_is_bound ? "≤ " : "")),
   numberColumn({ id: "in_progress", label: "Inside now", title: "Threads that are inside this call now" }, (row) => ({ text: count(row.in_progress) })),
   numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together, since they entered it" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
 ];

@@ -37,6 +37,7 @@ impl SpanQuestion {
     }
 
     fn in_format(&mut self, format: Format) {
+        self.query.table.busiest_first = format == Format::Text;
         if format == Format::Text && !self.spans_given {
             self.query.max_spans = TEXT_SPANS;
         }
@@ -110,5 +111,27 @@ impl Question for OfThreads {
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
         report::thread_timeline(snapshot, &self.0, &self.1.query, known.names).map(AnswerTable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SpanQuestion;
+    use crate::api::format::Format;
+    use crate::api::query::TIMELINE;
+    use crate::api::query_string::Params;
+
+    // Check that who ran most comes first in texts alone, where fewer spans are shown.
+    #[test]
+    fn texts_are_for_people() {
+        let asked = |format| {
+            let mut question = SpanQuestion::read(&mut Params::parse(None, TIMELINE));
+            question.in_format(format);
+            let query = question.query;
+            (query.table.busiest_first, query.max_spans)
+        };
+        assert_eq!(asked(Format::Text), (true, 60));
+        assert_eq!(asked(Format::Json), (false, 600));
+        assert_eq!(asked(Format::Csv), (false, 600));
     }
 }
