@@ -11,7 +11,7 @@ use profiler_common::marks::is_inside;
 use profiler_common::records::{
     NESTED_TICK, StackHead, StackRecord, SumKey, ThreadRecord, image_bits,
 };
-use profiler_common::unwind::{HASH_SEED, StackEnd, WalkState, hash_frame, stack_id};
+use profiler_common::unwind::{HASH_SEED, Registers, StackEnd, WalkState, hash_frame, stack_id};
 
 use crate::attribute::WalkEvent;
 use crate::counters::{self, count};
@@ -175,13 +175,17 @@ fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> UserReg
 fn saved_registers(task: Task) -> UserRegisters {
     let saved = task.user_registers();
     let read = |offset| kernel::saved_register(saved, offset).unwrap_or(0);
+    let pc = read(offset_of!(pt_regs, rip));
+    let (number, behind) = (
+        read(offset_of!(pt_regs, orig_rax)),
+        read(offset_of!(pt_regs, rcx)),
+    );
     UserRegisters {
-        pc: read(offset_of!(pt_regs, rip)),
+        pc,
         sp: read(offset_of!(pt_regs, rsp)),
         fp: read(offset_of!(pt_regs, rbp)),
         code_segment: read(offset_of!(pt_regs, cs)),
-        // A system call leaves its number, an interrupt or a fault -1.
-        exact: (read(offset_of!(pt_regs, orig_rax)) as i64) < 0,
+        exact: Registers::is_elsewhere(number, behind, pc),
         saved: saved as u64,
     }
 }

@@ -109,12 +109,15 @@ extern "C" fn frame(_index: u64, context: *mut WalkContext) -> i64 {
         Ok(())
     };
     let pc = scratch.walk.registers.lookup_pc();
-    push(scratch, pc);
+    let found = match left {
+        Ok(()) => find_row(&mut scratch.walk, pc),
+        Err(failure) => Err(failure),
+    };
+    let kind = found.map_or(kind::GAP, |row| row.kind);
+    let shown = scratch.walk.registers.shown_pc(kind);
+    push(scratch, shown);
     let walk = &mut scratch.walk;
-    if let Err(failure) = left {
-        return fail(walk, failure);
-    }
-    let row = match find_row(walk, pc) {
+    let row = match found {
         Ok(row) => row,
         Err(failure) => return fail(walk, failure),
     };

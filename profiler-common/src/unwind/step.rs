@@ -66,13 +66,36 @@ impl Registers {
         }
     }
 
-    /// The address to look up, and to show: `pc` if the frame was interrupted there, else inside
+    /// The address to look up, and most often to show: `pc` if the frame was interrupted there, else inside
     /// the call instruction, so that a call that is a function's last instruction is found in that
     /// function.
     #[must_use]
     #[inline(always)]
     pub const fn lookup_pc(&self) -> u64 {
         self.pc.wrapping_sub(!self.flags as u64 & EXACT as u64)
+    }
+
+    /// The address to show of a frame that has a row of this kind: no call leads into the code that
+    /// signal handlers return to, which begins where they do.
+    #[must_use]
+    #[inline(always)]
+    pub const fn shown_pc(&self, kind: u8) -> u64 {
+        if kind == kind::SIGNAL {
+            self.pc
+        } else {
+            self.lookup_pc()
+        }
+    }
+
+    /// Whether a thread whose registers were saved so on the way into the kernel will go on at
+    /// another instruction than behind the one that made a system call. A call leaves its number in
+    /// `orig_rax`, an interrupt or a fault -1. A call leaves where it goes on in `rcx`, too, unless
+    /// the kernel has it go on elsewhere: at a signal's handler, in another program. (Processors
+    /// with FRED leave `rcx` alone: there the instruction behind the call is shown.)
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_elsewhere(orig_rax: u64, rcx: u64, pc: u64) -> bool {
+        (orig_rax as i64) < 0 || rcx != pc
     }
 }
 

@@ -6,6 +6,7 @@
 //! Where the stack pointer was set in a way that is not followed, the rule is a frame-pointer step,
 //! as if this had not been tried. Data among code makes rules that nobody looks up.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use iced_x86::{
@@ -21,6 +22,9 @@ use crate::units::ModuleAddress;
 pub(super) const MAX_FUNCTION_BYTES: usize = 256 << 10;
 /// Most bytes of padding behind a call that are read. Code is padded to a page at most.
 const MAX_PADDING_BYTES: usize = 4096;
+/// How often an instruction is reached in another state before nothing is taken to be known of the
+/// stack there: a loop that pops.
+const MAX_CHANGES: u8 = 8;
 /// Stack frames beyond this are taken for a misunderstanding.
 const MAX_FRAME_BYTES: i32 = 16 << 20;
 
@@ -45,6 +49,33 @@ impl RegisterState {
         saved: FRAME_UNCHANGED,
         outermost: false,
     };
+
+    /// What holds whichever of two ways led to an instruction. Of words that a loop pushes that is
+    /// where rbp points. Without it the lower stack is taken for a call's that never returns, whose
+    /// arguments nobody takes off.
+    fn meet(self, other: Self) -> Self {
+        if self == other {
+            return self;
+        }
+        let is_alike = self.saved == other.saved && self.outermost == other.outermost;
+        let sp = match (self.sp, other.sp) {
+            (Some(one), Some(two)) if is_alike && (one == two || !self.has_frame_of(other)) => {
+                Some(one.min(two))
+            }
+            _ => None,
+        };
+        Self {
+            sp,
+            fp: self.fp.filter(|_| is_alike && self.fp == other.fp),
+            outermost: self.outermost && other.outermost,
+            ..self
+        }
+    }
+
+    /// Whether both ways lead to the same frame, by rbp.
+    fn has_frame_of(self, other: Self) -> bool {
+        self.fp.is_some() && self.fp == other.fp && self.saved == other.saved
+    }
 
     fn rule(self) -> Rule {
         let (kind, param) = match (self.sp, self.fp) {
@@ -209,22 +240,80 @@ fn writes_first(instruction: &Instruction, info: &mut InstructionInfoFactory) ->
     )
 }
 
+/// How sure it is that code is reached in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trust {
+    /// From the beginning of the function, past no call.
+    Certain,
+    /// By a jump, past calls.
+    Jumped,
+    /// Behind a call, which may be one that never returns.
+    Returned,
+    /// Nothing that was seen leads there.
+    Guessed,
+}
+
+impl Trust {
+    /// Where a jump leads.
+    const fn by_jump(self) -> Self {
+        match self {
+            Self::Returned => Self::Jumped,
+            other => other,
+        }
+    }
+
+    /// Behind a call.
+    fn by_return(self) -> Self {
+        self.max(Self::Returned)
+    }
+}
+
 /// What is known of an instruction.
 #[derive(Clone, Copy, Debug)]
 struct InstructionState {
     state: RegisterState,
+    trust: Trust,
     length: u8,
+    /// How often it was reached in another state.
+    changes: u8,
 }
+
+impl InstructionState {
+    /// What becomes of it as another way leads there. `None`: nothing.
+    fn reached(self, state: RegisterState, trust: Trust) -> Option<Self> {
+        let met = match trust.cmp(&self.trust) {
+            Ordering::Less => state,
+            Ordering::Equal => self.state.meet(state),
+            Ordering::Greater if self.state.has_frame_of(state) => self.state.meet(state),
+            Ordering::Greater => return None,
+        };
+        let trust = trust.min(self.trust);
+        if (met, trust) == (self.state, self.trust) {
+            return None;
+        }
+        let changes = self.changes.saturating_add(1);
+        let sp = met.sp.filter(|_| changes <= MAX_CHANGES);
+        Some(Self {
+            state: RegisterState { sp, ..met },
+            trust,
+            changes,
+            ..self
+        })
+    }
+}
+
+/// A place in the code that is reached.
+type Reached = (usize, RegisterState, Trust);
 
 /// Follows code and keeps the room that this takes.
 pub(super) struct CodeReader {
     known: Vec<Option<InstructionState>>,
     /// Jumped to.
-    todo: Vec<(usize, RegisterState)>,
+    todo: Vec<Reached>,
     /// Behind calls. What is known by jumps comes first: the call may be one that never returns.
-    returns: VecDeque<(usize, RegisterState)>,
+    returns: VecDeque<Reached>,
     /// Behind calls and padding, which such calls are followed by, and others seldom.
-    padded: Vec<(usize, RegisterState)>,
+    padded: Vec<Reached>,
     info: InstructionInfoFactory,
 }
 
@@ -278,7 +367,8 @@ impl CodeReader {
         let mut instruction = Instruction::default();
         // What held at the last jump through a table: the cases behind it are reached from there.
         let mut cases = None;
-        self.follow(&mut decoder, address, 0, RegisterState::ENTRY, &mut cases);
+        let entry = (0, RegisterState::ENTRY, Trust::Certain);
+        self.follow(&mut decoder, address, entry, &mut cases);
         let mut at = 0;
         while at < code.len() {
             if let Some(known) = self.known[at] {
@@ -296,30 +386,45 @@ impl CodeReader {
                     cases = None;
                 }
                 let state = cases.unwrap_or(RegisterState::ENTRY);
-                self.follow(&mut decoder, address, at, state, &mut cases);
+                let guessed = (at, state, Trust::Guessed);
+                self.follow(&mut decoder, address, guessed, &mut cases);
             }
         }
     }
 
-    /// Follows the code from one place, and every jump and call from there on. What was known first
-    /// stays.
+    /// Follows the code from one place, and every jump and call from there on. What is reached in
+    /// several states is followed again in what these have in common: a few times at most, since
+    /// ever less is known.
     fn follow(
         &mut self,
         decoder: &mut Decoder<'_>,
         address: u64,
-        from: usize,
-        state: RegisterState,
+        from: Reached,
         cases: &mut Option<RegisterState>,
     ) {
         let mut instruction = Instruction::default();
-        self.todo.push((from, state));
-        while let Some((mut at, mut state)) = self.next() {
-            while self.known.get(at).is_some_and(Option::is_none)
-                && decode(decoder, address, at, &mut instruction)
-            {
+        self.todo.push(from);
+        while let Some((mut at, mut state, mut trust)) = self.next() {
+            while let Some(known) = self.known.get(at) {
+                let reached = match known {
+                    Some(known) => known.reached(state, trust),
+                    None => Some(InstructionState {
+                        state,
+                        trust,
+                        length: 0,
+                        changes: 0,
+                    }),
+                };
+                let Some(reached) = reached else {
+                    break;
+                };
+                if !decode(decoder, address, at, &mut instruction) {
+                    break;
+                }
+                (state, trust) = (reached.state, reached.trust);
                 self.known[at] = Some(InstructionState {
-                    state,
                     length: instruction.len() as u8,
+                    ..reached
                 });
                 let after = state.after(&instruction, &mut self.info);
                 at += instruction.len();
@@ -327,7 +432,7 @@ impl CodeReader {
                     flow @ (FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) => {
                         let target = instruction.near_branch_target().wrapping_sub(address);
                         if target < self.known.len() as u64 {
-                            self.todo.push((target as usize, after));
+                            self.todo.push((target as usize, after, trust.by_jump()));
                         }
                         if flow == FlowControl::UnconditionalBranch {
                             break;
@@ -340,7 +445,7 @@ impl CodeReader {
                     FlowControl::Return | FlowControl::Exception => break,
                     _ if matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3) => break,
                     _ if instruction.mnemonic() == Mnemonic::Call => {
-                        self.go_on_behind(decoder, address, at, after);
+                        self.go_on_behind(decoder, address, (at, after, trust));
                         break;
                     }
                     _ => {}
@@ -356,8 +461,7 @@ impl CodeReader {
         &mut self,
         decoder: &mut Decoder<'_>,
         address: u64,
-        behind: usize,
-        state: RegisterState,
+        (behind, state, trust): Reached,
     ) {
         let mut instruction = Instruction::default();
         let mut at = behind;
@@ -369,13 +473,13 @@ impl CodeReader {
             }
         }
         if at == behind {
-            self.returns.push_back((at, state));
+            self.returns.push_back((at, state, trust.by_return()));
         } else if !begins_function(&instruction) {
-            self.padded.push((at, state));
+            self.padded.push((at, state, Trust::Guessed));
         }
     }
 
-    fn next(&mut self) -> Option<(usize, RegisterState)> {
+    fn next(&mut self) -> Option<Reached> {
         let next = self.todo.pop();
         let next = next.or_else(|| self.returns.pop_front());
         next.or_else(|| self.padded.pop())

@@ -12,7 +12,7 @@ use crate::units::{FileOffset, ModuleAddress};
 
 /// Opens every file. The number behind it is the version: to be raised whenever rows mean something
 /// else.
-const MAGIC: [u8; 8] = *b"unwind\0\x03";
+const MAGIC: [u8; 8] = *b"unwind\0\x04";
 /// Most code segments of a table.
 const MAX_SEGMENTS: usize = 256;
 

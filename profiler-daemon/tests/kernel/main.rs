@@ -53,6 +53,7 @@ mod saved;
 mod sessions;
 mod shares;
 mod shutdown;
+mod signals;
 mod sleepers;
 mod spans;
 mod surface;

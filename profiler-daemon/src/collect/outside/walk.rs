@@ -8,7 +8,7 @@ use profiler_common::StackEnd;
 use profiler_common::outside::LookHead;
 use profiler_common::unwind::{
     HASH_SEED, KnownProbes, Memory, PendingReturn, Registers, StepResult, UnwindFailure, UnwindRow,
-    hash_frame, is_in_probes, leave_probes, pt_regs_offset, stack_id, step,
+    hash_frame, is_in_probes, kind, leave_probes, pt_regs_offset, stack_id, step,
 };
 
 use crate::sys::memory_reader::{PAGE_BYTES, Page};
@@ -20,6 +20,7 @@ const USER_32_CODE: u64 = 0x23;
 /// Words of `pt_regs`.
 mod register {
     pub(super) const RBP: usize = 4;
+    pub(super) const RCX: usize = 11;
     pub(super) const ORIG_RAX: usize = 15;
     pub(super) const RIP: usize = 16;
     pub(super) const CS: usize = 17;
@@ -137,8 +138,8 @@ pub(super) fn walk(
         let addresses = vec![VirtualAddress::new(pc)];
         return done(addresses, StackEnd::Incomplete(failure));
     }
-    // A system call leaves its number, an interrupt or a fault -1.
-    let mut registers = if of(register::ORIG_RAX).cast_signed() < 0 {
+    let is_elsewhere = Registers::is_elsewhere(of(register::ORIG_RAX), of(register::RCX), pc);
+    let mut registers = if is_elsewhere {
         Registers::interrupted(pc, sp, fp)
     } else {
         Registers::in_system_call(pc, sp, fp)
@@ -159,14 +160,16 @@ pub(super) fn walk(
         } else {
             Ok(())
         };
-        let pc = VirtualAddress::new(registers.lookup_pc());
-        addresses.push(pc);
-        if let Err(failure) = left {
-            return reader.failed(addresses, failure);
-        }
-        let row = match find_row(pc) {
-            Ok(row) => row,
-            Err(failure) => return done(addresses, StackEnd::Incomplete(failure)),
+        let found = left.map(|()| find_row(VirtualAddress::new(registers.lookup_pc())));
+        let kind = match &found {
+            Ok(Ok(row)) => row.kind,
+            _ => kind::GAP,
+        };
+        addresses.push(VirtualAddress::new(registers.shown_pc(kind)));
+        let row = match found {
+            Ok(Ok(row)) => row,
+            Ok(Err(failure)) => return done(addresses, StackEnd::Incomplete(failure)),
+            Err(failure) => return reader.failed(addresses, failure),
         };
         match step(row, &mut registers, &mut reader) {
             StepResult::Caller => {}
@@ -181,7 +184,7 @@ pub(super) fn walk(
 mod tests {
     use super::*;
     use profiler_common::outside::SAVED_REGISTERS;
-    use profiler_common::unwind::{OutOfLine, kind};
+    use profiler_common::unwind::OutOfLine;
 
     const STACK: u64 = 0x7fff_0000_0000;
     const CODE: u64 = 0x40_1000;
@@ -246,6 +249,7 @@ mod tests {
         write(PAGE_BYTES + 16, CODE + 0x142);
         let in_call = head(&[
             (register::RIP, CODE),
+            (register::RCX, CODE),
             (register::RSP, sp),
             (register::ORIG_RAX, 230),
         ]);

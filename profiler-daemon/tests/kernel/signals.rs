@@ -1,0 +1,61 @@
+//! Signals: where a handler begins and where it returns to, no call is before, so what lies in front
+//! of them is another function.
+
+use std::time::Duration;
+
+use crate::daemon;
+use crate::reads::{self, number, text, unix_now_ns};
+use crate::unwinding::{Program, Running};
+
+#[test]
+fn handlers_are_called_by_what_they_interrupt() {
+    // Check that the time of a handler that begins all the time, and does little, is its own, and
+    // nothing of it is in the function that lies in front of it; and that the same holds for the
+    // code that handlers return to, where a program has its own.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let program = Program {
+        name: "signalled",
+        compiler: "gcc",
+        flags: &["-Os"],
+        source: "
+#include <signal.h>
+#include <sys/syscall.h>
+asm(\".text\\n.globl before_restorer\\n.type before_restorer,@function\\nbefore_restorer: ret\\n\"
+    \".size before_restorer,.-before_restorer\\n.globl my_restorer\\n.type my_restorer,@function\\n\"
+    \".p2align 0\\nmy_restorer: mov $15,%rax\\n syscall\\n.size my_restorer,.-my_restorer\\n\");
+void before_restorer(void); void my_restorer(void);
+struct action { void (*handler)(int); unsigned long flags; void (*restorer)(void); unsigned long mask; };
+NOINLINE __attribute__((noreorder)) void before_handler(void) { sink += 3; }
+NOINLINE __attribute__((noreorder)) void handler(int signal) { sink += signal; }
+int main(int count, char **words) {
+    struct action action = { handler, 0x04000000 | 0x40000000, my_restorer, 0 };
+    syscall(SYS_rt_sigaction, SIGUSR1, &action, 0, 8);
+    if (count > 5) { before_handler(); before_restorer(); }
+    ready();
+    usleep(300000);
+    for (;;) syscall(SYS_tgkill, getpid(), getpid(), SIGUSR1);
+}
+",
+        chain: &["main", "my_restorer", "handler"],
+    };
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let Some(running) = Running::start(&program, folder.path()) else {
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(3500));
+    let path = format!("/processes/{}/functions?limit=0", running.id());
+    let table = reads::until(daemon, &path, unix_now_ns(), |_| true);
+    let of = |name: &str, value: &str| number(reads::function(&table, name), value);
+    let samples = of("handler", "/samples/inclusive");
+    assert!(samples > 20, "{samples} samples in the handler");
+    assert!(of("my_restorer", "/samples/inclusive") >= samples);
+    assert!(of("main", "/samples/inclusive") >= of("my_restorer", "/samples/inclusive"));
+    let wrong: Vec<&str> = reads::rows(&table)
+        .iter()
+        .map(|row| text(row, "/function"))
+        .filter(|name| name.starts_with("before_"))
+        .collect();
+    assert_eq!(wrong, [""; 0], "of {samples} samples");
+}
