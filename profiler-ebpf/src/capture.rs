@@ -176,16 +176,12 @@ fn saved_registers(task: Task) -> UserRegisters {
     let saved = task.user_registers();
     let read = |offset| kernel::saved_register(saved, offset).unwrap_or(0);
     let pc = read(offset_of!(pt_regs, rip));
-    let (number, behind) = (
-        read(offset_of!(pt_regs, orig_rax)),
-        read(offset_of!(pt_regs, rcx)),
-    );
     UserRegisters {
         pc,
         sp: read(offset_of!(pt_regs, rsp)),
         fp: read(offset_of!(pt_regs, rbp)),
         code_segment: read(offset_of!(pt_regs, cs)),
-        exact: Registers::is_elsewhere(number, behind, pc),
+        exact: Registers::is_elsewhere(read(offset_of!(pt_regs, rcx)), pc),
         saved: saved as u64,
     }
 }

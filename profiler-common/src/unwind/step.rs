@@ -75,12 +75,12 @@ impl Registers {
         self.pc.wrapping_sub(!self.flags as u64 & EXACT as u64)
     }
 
-    /// The address to show of a frame that has a row of this kind: no call leads into the code that
-    /// signal handlers return to, which begins where they do.
+    /// The address to show of a frame that has a row of this kind: no call is before the code that
+    /// a signal handler returns to, unless the thread is in the system call with which it ends.
     #[must_use]
     #[inline(always)]
     pub const fn shown_pc(&self, kind: u8) -> u64 {
-        if kind == kind::SIGNAL {
+        if kind == kind::SIGNAL && self.flags & LEAF == 0 {
             self.pc
         } else {
             self.lookup_pc()
@@ -88,14 +88,14 @@ impl Registers {
     }
 
     /// Whether a thread whose registers were saved so on the way into the kernel will go on at
-    /// another instruction than behind the one that made a system call. A call leaves its number in
-    /// `orig_rax`, an interrupt or a fault -1. A call leaves where it goes on in `rcx`, too, unless
-    /// the kernel has it go on elsewhere: at a signal's handler, in another program. (Processors
-    /// with FRED leave `rcx` alone: there the instruction behind the call is shown.)
+    /// another instruction than behind the one that made a system call: that leaves where it goes on
+    /// in `rcx`, too. An interrupt or a fault does not, nor is it so where the kernel has the thread
+    /// go on at a signal's handler or in another program. (Processors with FRED leave `rcx` alone:
+    /// there the instruction behind the call is shown.)
     #[must_use]
     #[inline(always)]
-    pub const fn is_elsewhere(orig_rax: u64, rcx: u64, pc: u64) -> bool {
-        (orig_rax as i64) < 0 || rcx != pc
+    pub const fn is_elsewhere(rcx: u64, pc: u64) -> bool {
+        rcx != pc
     }
 }
 

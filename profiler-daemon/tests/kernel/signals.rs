@@ -27,8 +27,8 @@ asm(\".text\\n.globl before_restorer\\n.type before_restorer,@function\\nbefore_
     \".p2align 0\\nmy_restorer: mov $15,%rax\\n syscall\\n.size my_restorer,.-my_restorer\\n\");
 void before_restorer(void); void my_restorer(void);
 struct action { void (*handler)(int); unsigned long flags; void (*restorer)(void); unsigned long mask; };
-NOINLINE __attribute__((noreorder)) void before_handler(void) { sink += 3; }
-NOINLINE __attribute__((noreorder)) void handler(int signal) { sink += signal; }
+NOINLINE __attribute__((no_reorder)) void before_handler(void) { sink += 3; }
+NOINLINE __attribute__((no_reorder)) void handler(int signal) { sink += signal; }
 int main(int count, char **words) {
     struct action action = { handler, 0x04000000 | 0x40000000, my_restorer, 0 };
     syscall(SYS_rt_sigaction, SIGUSR1, &action, 0, 8);

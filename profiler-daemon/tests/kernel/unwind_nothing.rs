@@ -5,6 +5,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::daemon::{self, say};
 use crate::unwinding::{Running, has_chain};
 
@@ -65,14 +67,22 @@ fn a_program_that_says_nothing_is_not_made_up() {
         walked >= 100 && complete * 3 > walked && complete * 3 < walked * 2,
         "{complete} of {walked}"
     );
-    let status = daemon.get("/status");
-    let unwinding = &status["unwinding"];
     // Its frame pointer is a number that is no address, or leads to memory without a return
-    // address.
-    let failures = &unwinding["failures"];
-    let of = |reason: &str| failures[reason].as_u64().unwrap_or_default();
-    let incomplete = of("bad_frame_pointer") + of("zero_return_address");
-    assert!(incomplete * 4 > walked, "{unwinding}");
+    // address. The status is made once a second.
+    let incomplete = |unwinding: &Value| {
+        let failures = &unwinding["failures"];
+        let of = |reason: &str| failures[reason].as_u64().unwrap_or_default();
+        of("bad_frame_pointer") + of("zero_return_address")
+    };
+    let mut status = daemon.get("/status");
+    for _ in 0..3 {
+        if incomplete(&status["unwinding"]) * 4 <= walked {
+            std::thread::sleep(Duration::from_secs(1));
+            status = daemon.get("/status");
+        }
+    }
+    let unwinding = &status["unwinding"];
+    assert!(incomplete(unwinding) * 4 > walked, "{unwinding}");
     let path = exe.to_str().expect("a path of letters");
     let files = unwinding["files_without_information"].as_array();
     let file = files

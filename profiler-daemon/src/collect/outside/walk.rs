@@ -21,7 +21,6 @@ const USER_32_CODE: u64 = 0x23;
 mod register {
     pub(super) const RBP: usize = 4;
     pub(super) const RCX: usize = 11;
-    pub(super) const ORIG_RAX: usize = 15;
     pub(super) const RIP: usize = 16;
     pub(super) const CS: usize = 17;
     pub(super) const RSP: usize = 19;
@@ -138,8 +137,7 @@ pub(super) fn walk(
         let addresses = vec![VirtualAddress::new(pc)];
         return done(addresses, StackEnd::Incomplete(failure));
     }
-    let is_elsewhere = Registers::is_elsewhere(of(register::ORIG_RAX), of(register::RCX), pc);
-    let mut registers = if is_elsewhere {
+    let mut registers = if Registers::is_elsewhere(of(register::RCX), pc) {
         Registers::interrupted(pc, sp, fp)
     } else {
         Registers::in_system_call(pc, sp, fp)
@@ -251,7 +249,6 @@ mod tests {
             (register::RIP, CODE),
             (register::RCX, CODE),
             (register::RSP, sp),
-            (register::ORIG_RAX, 230),
         ]);
         let mut copies = Copies::default();
         let lacks = |copies: &Copies| match walk((&in_call, &[]), copies, 64, row) {
@@ -288,7 +285,6 @@ mod tests {
         let interrupted = head(&[
             (register::RIP, CODE),
             (register::RSP, sp),
-            (register::ORIG_RAX, u64::MAX),
         ]);
         assert_eq!(
             walked(&interrupted, &copies, 64).addresses[..1],
