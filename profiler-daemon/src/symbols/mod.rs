@@ -18,6 +18,7 @@ pub mod lines;
 pub mod names;
 mod parts;
 mod perf_map;
+mod plain_names;
 mod recent;
 pub mod request;
 pub mod spans;
