@@ -181,7 +181,11 @@ fn saved_registers(task: Task) -> UserRegisters {
         sp: read(offset_of!(pt_regs, rsp)),
         fp: read(offset_of!(pt_regs, rbp)),
         code_segment: read(offset_of!(pt_regs, cs)),
-        exact: Registers::is_elsewhere(read(offset_of!(pt_regs, rcx)), pc),
+        exact: Registers::is_elsewhere(
+            read(offset_of!(pt_regs, orig_rax)),
+            read(offset_of!(pt_regs, rcx)),
+            pc,
+        ),
         saved: saved as u64,
     }
 }

@@ -66,9 +66,9 @@ impl Registers {
         }
     }
 
-    /// The address to look up, and most often to show: `pc` if the frame was interrupted there, else inside
-    /// the call instruction, so that a call that is a function's last instruction is found in that
-    /// function.
+    /// The address to look up, and most often to show: `pc` if the frame was interrupted there,
+    /// else inside the call instruction, so that a call that is a function's last instruction is
+    /// found in that function.
     #[must_use]
     #[inline(always)]
     pub const fn lookup_pc(&self) -> u64 {
@@ -88,14 +88,15 @@ impl Registers {
     }
 
     /// Whether a thread whose registers were saved so on the way into the kernel will go on at
-    /// another instruction than behind the one that made a system call: that leaves where it goes on
-    /// in `rcx`, too. An interrupt or a fault does not, nor is it so where the kernel has the thread
-    /// go on at a signal's handler or in another program. (Processors with FRED leave `rcx` alone:
-    /// there the instruction behind the call is shown.)
+    /// another instruction than behind the one that made a system call: that leaves where it goes
+    /// on in `rcx`, too. An interrupt or a fault does not, nor is it so where the kernel has the
+    /// thread go on at a signal's handler or in another program. (Processors with FRED leave `rcx`
+    /// alone: there the instruction behind the call is shown.) The call with which a handler ends
+    /// puts registers back one after the other, `rcx` before where to go on.
     #[must_use]
     #[inline(always)]
-    pub const fn is_elsewhere(rcx: u64, pc: u64) -> bool {
-        rcx != pc
+    pub const fn is_elsewhere(orig_rax: u64, rcx: u64, pc: u64) -> bool {
+        rcx != pc && orig_rax != RT_SIGRETURN
     }
 }
 
@@ -121,6 +122,9 @@ pub enum StepResult {
     /// The caller cannot be found.
     Failed(UnwindFailure),
 }
+
+/// The number of the system call with which signal handlers end.
+const RT_SIGRETURN: u64 = 15;
 
 /// Offsets in the signal frame, whose context begins at the stack pointer of the return trampoline.
 mod signal_frame {

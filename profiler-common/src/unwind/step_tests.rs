@@ -227,9 +227,14 @@ fn from_a_register_of_the_leaf() {
 fn where_threads_go_on() {
     // Check that the address is exact of who was interrupted, and of who goes on at a handler or in
     // another program behind a call; and is not of who waits in one.
-    assert!(Registers::is_elsewhere(CODE, CODE + 0x40));
-    assert!(Registers::is_elsewhere(0, CODE));
-    assert!(!Registers::is_elsewhere(CODE, CODE));
+    assert!(Registers::is_elsewhere(u64::MAX, 0, CODE));
+    assert!(Registers::is_elsewhere(35, CODE, CODE + 0x40));
+    assert!(Registers::is_elsewhere(59, 0, CODE));
+    assert!(!Registers::is_elsewhere(35, CODE, CODE));
+    assert!(
+        !Registers::is_elsewhere(15, 0, CODE),
+        "its registers are being put back"
+    );
 }
 
 #[test]

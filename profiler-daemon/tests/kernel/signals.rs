@@ -1,5 +1,5 @@
-//! Signals: where a handler begins and where it returns to, no call is before, so what lies in front
-//! of them is another function.
+//! Signals: where a handler begins and where it returns to, no call is before, so what lies in
+//! front of them is another function.
 
 use std::time::Duration;
 

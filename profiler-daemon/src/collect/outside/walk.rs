@@ -21,6 +21,7 @@ const USER_32_CODE: u64 = 0x23;
 mod register {
     pub(super) const RBP: usize = 4;
     pub(super) const RCX: usize = 11;
+    pub(super) const ORIG_RAX: usize = 15;
     pub(super) const RIP: usize = 16;
     pub(super) const CS: usize = 17;
     pub(super) const RSP: usize = 19;
@@ -137,7 +138,8 @@ pub(super) fn walk(
         let addresses = vec![VirtualAddress::new(pc)];
         return done(addresses, StackEnd::Incomplete(failure));
     }
-    let mut registers = if Registers::is_elsewhere(of(register::RCX), pc) {
+    let (number, rcx) = (of(register::ORIG_RAX), of(register::RCX));
+    let mut registers = if Registers::is_elsewhere(number, rcx, pc) {
         Registers::interrupted(pc, sp, fp)
     } else {
         Registers::in_system_call(pc, sp, fp)
@@ -282,10 +284,7 @@ mod tests {
         assert_ne!(whole.id(), failed.id());
         let cut = walked(&in_call, &copies, 2);
         assert_eq!((cut.addresses.len(), cut.end), (2, StackEnd::TRUNCATED));
-        let interrupted = head(&[
-            (register::RIP, CODE),
-            (register::RSP, sp),
-        ]);
+        let interrupted = head(&[(register::RIP, CODE), (register::RSP, sp)]);
         assert_eq!(
             walked(&interrupted, &copies, 64).addresses[..1],
             noted([CODE])
