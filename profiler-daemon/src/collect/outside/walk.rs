@@ -299,6 +299,7 @@ mod tests {
             }
         );
     }
+
     #[test]
     fn functions_with_return_probes_are_passed() {
         // Check that a frame whose return address the kernel replaced leads to the one it had, and
@@ -309,7 +310,11 @@ mod tests {
         page[64 + 16..][..8].copy_from_slice(&page_address.to_ne_bytes());
         let mut copies = Copies::default();
         copies.add(STACK / PAGE_BYTES as u64, Some(&page));
-        let registers = [(register::RIP, CODE), (register::RSP, sp)];
+        let registers = [
+            (register::RIP, CODE),
+            (register::RCX, CODE),
+            (register::RSP, sp),
+        ];
         let in_call = LookHead {
             probes_page: page_address,
             ..head(&registers)
