@@ -141,7 +141,9 @@ impl PlainName<'_> {
         self.expect(b"N")?;
         self.eat(b"V");
         self.eat(b"K");
-        let _ = self.eat(b"R") || self.eat(b"O");
+        if !self.eat(b"R") {
+            self.eat(b"O");
+        }
         let (mut is_first, mut may_end, mut may_have_arguments) = (true, false, false);
         loop {
             match self.next()? {
