@@ -88,15 +88,15 @@ impl Registers {
     }
 
     /// Whether a thread whose registers were saved so on the way into the kernel will go on at
-    /// another instruction than behind the one that made a system call: that leaves where it goes
-    /// on in `rcx`, too. An interrupt or a fault does not, nor is it so where the kernel has the
-    /// thread go on at a signal's handler or in another program. (Processors with FRED leave `rcx`
-    /// alone: there the instruction behind the call is shown.) The call with which a handler ends
-    /// puts registers back one after the other, `rcx` before where to go on.
+    /// another instruction than behind the one that made a system call. An interrupt or a fault
+    /// leaves -1 in `orig_rax`. A call leaves its number, and in `rcx` where it goes on, unless the
+    /// kernel has it go on at a signal's handler or in another program. (Processors with FRED leave
+    /// `rcx` alone: there the instruction behind the call is shown.) The call with which a handler
+    /// ends puts registers back one after the other, `rcx` before where to go on.
     #[must_use]
     #[inline(always)]
     pub const fn is_elsewhere(orig_rax: u64, rcx: u64, pc: u64) -> bool {
-        rcx != pc && orig_rax != RT_SIGRETURN
+        (orig_rax as i64) < 0 || (rcx != pc && orig_rax != RT_SIGRETURN)
     }
 }
 

@@ -228,6 +228,8 @@ fn where_threads_go_on() {
     // Check that the address is exact of who was interrupted, and of who goes on at a handler or in
     // another program behind a call; and is not of who waits in one.
     assert!(Registers::is_elsewhere(u64::MAX, 0, CODE));
+    // A fault at the first instruction of a function that was called by `call *%rcx`.
+    assert!(Registers::is_elsewhere(u64::MAX, CODE, CODE));
     assert!(Registers::is_elsewhere(35, CODE, CODE + 0x40));
     assert!(Registers::is_elsewhere(59, 0, CODE));
     assert!(!Registers::is_elsewhere(35, CODE, CODE));
