@@ -314,6 +314,9 @@ pub(super) struct CodeReader {
     returns: VecDeque<Reached>,
     /// Behind calls and padding, which such calls are followed by, and others seldom.
     padded: Vec<Reached>,
+    /// How often instructions may be reached in another state: as often as there are bytes. Code
+    /// that is made to be followed again and again is followed as far as that.
+    changes_left: usize,
     info: InstructionInfoFactory,
 }
 
@@ -324,6 +327,7 @@ impl CodeReader {
             todo: Vec::new(),
             returns: VecDeque::new(),
             padded: Vec::new(),
+            changes_left: 0,
             info: InstructionInfoFactory::new(),
         }
     }
@@ -349,6 +353,7 @@ impl CodeReader {
         let code = code.get(..MAX_FUNCTION_BYTES).unwrap_or(code);
         self.known.clear();
         self.known.resize(code.len(), None);
+        self.changes_left = code.len();
         self.follow_all(code, address.get());
         let mut at = 0;
         while let Some(known) = self.known.get(at) {
@@ -407,7 +412,10 @@ impl CodeReader {
         while let Some((mut at, mut state, mut trust)) = self.next() {
             while let Some(known) = self.known.get(at) {
                 let reached = match known {
-                    Some(known) => known.reached(state, trust),
+                    Some(_) if self.changes_left == 0 => None,
+                    Some(known) => known
+                        .reached(state, trust)
+                        .inspect(|_| self.changes_left -= 1),
                     None => Some(InstructionState {
                         state,
                         trust,
