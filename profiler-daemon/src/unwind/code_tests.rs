@@ -150,6 +150,13 @@ const fn by_rsp(param: i32, frame: i8) -> Rule {
     }
 }
 
+/// Of a function that has pushed rbp and pointed it there.
+const BY_RBP: Rule = Rule {
+    kind: kind::CFA_RBP,
+    frame: -2,
+    param: 16,
+};
+
 // Check that pushes, a room of its own and an early return are followed: behind the return the
 // body's rule holds again.
 #[test]
@@ -198,15 +205,10 @@ fn unknown_moves_and_cases() {
         0x41, 0x5c, // pop %r12
         0xc3, // ret
     ];
-    let by_rbp = Rule {
-        kind: kind::CFA_RBP,
-        frame: -2,
-        param: 16,
-    };
     let expected = [
         (0, by_rsp(8, FRAME_UNCHANGED)),
         (1, by_rsp(16, -2)),
-        (7, by_rbp),
+        (7, BY_RBP),
         (12, by_rsp(8, FRAME_UNCHANGED)),
         (15, by_rsp(16, FRAME_UNCHANGED)),
         (17, by_rsp(8, FRAME_UNCHANGED)),
@@ -230,15 +232,10 @@ fn ways_that_meet() {
         0x5d, // pop %rbp
         0xc3, // ret
     ];
-    let by_rbp = Rule {
-        kind: kind::CFA_RBP,
-        frame: -2,
-        param: 16,
-    };
     let expected = [
         (0, by_rsp(8, FRAME_UNCHANGED)),
         (1, by_rsp(16, -2)),
-        (6, by_rbp),
+        (6, BY_RBP),
         (19, by_rsp(16, -2)),
         (20, by_rsp(8, FRAME_UNCHANGED)),
     ];
@@ -316,4 +313,18 @@ fn shared_padding() {
     assert!(states > CALLS, "the jumps at least");
     let took_ns = thread_ns() - start_ns;
     assert!(took_ns < 5_000_000_000, "{took_ns} ns");
+}
+
+// Check that code in which every instruction is reached in one state after the other is not
+// followed for long.
+#[test]
+fn loops_without_end() {
+    for step in [[0x50, 0x75, 0xfd], [0x58, 0x75, 0xfd]] {
+        // push or pop %rax; jne to it
+        let code = step.repeat(80_000);
+        let start_ns = thread_ns();
+        assert!(!rules(&code).is_empty());
+        let took_ns = thread_ns() - start_ns;
+        assert!(took_ns < 5_000_000_000, "{took_ns} ns");
+    }
 }
