@@ -48,6 +48,7 @@ impl DaemonFacts {
         now_ns: MonoNs,
     ) -> Vec<Degraded> {
         let late = state.and_then(|state| unread(&state.unreadable, now_ns));
+        let waits = state.and_then(|state| waits(state.pass_waits_since_ns?, now_ns));
         let told = state.map_or(&[][..], |state| &state.tables_reported);
         let told = told.iter().map(|told| Degraded {
             what: format!("room for {}", told.fill.holds),
@@ -55,7 +56,12 @@ impl DaemonFacts {
         });
         let since_start = self.degraded.iter().cloned();
         let sampled = state.and_then(|state| sampled(&state.spending));
-        since_start.chain(sampled).chain(late).chain(told).collect()
+        let of_passes = waits.into_iter().chain(late);
+        since_start
+            .chain(sampled)
+            .chain(of_passes)
+            .chain(told)
+            .collect()
     }
 
     pub(super) fn degrade(&mut self, what: &str, why: String) {
@@ -74,6 +80,21 @@ fn sampled(spending: &SpendingState) -> Option<Degraded> {
               and running time is divided into user mode and system calls by ticks (estimated_ns). A higher budget or \
               system_calls = \"all\" has all traced"
             .to_owned(),
+    })
+}
+
+/// A pass that waits for so long is told.
+const LONG_WAIT_NS: u64 = 5_000_000_000;
+
+/// A pass has waited for long.
+fn waits(since_ns: MonoNs, now_ns: MonoNs) -> Option<Degraded> {
+    let waited_ns = now_ns.saturating_since(since_ns);
+    (waited_ns >= LONG_WAIT_NS).then(|| Degraded {
+        what: "passes".to_owned(),
+        why: format!(
+            "the kernel has had no time to end a grace period for {} s: answers are as of before",
+            waited_ns / 1_000_000_000
+        ),
     })
 }
 
@@ -96,6 +117,15 @@ fn unread(unreadable: &TornRecords, now_ns: MonoNs) -> Option<Degraded> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passes_that_wait_are_told() {
+        // Check that a pass is told with its time once it has waited for long.
+        let since_ns = MonoNs::new(7);
+        assert_eq!(waits(since_ns, MonoNs::new(LONG_WAIT_NS)), None);
+        let told = waits(since_ns, MonoNs::new(LONG_WAIT_NS + 7)).expect("it is long");
+        assert!(told.why.contains("for 5 s"), "{}", told.why);
+    }
 
     #[test]
     fn records_that_could_not_be_read_are_told_for_a_minute() {

@@ -38,6 +38,8 @@ pub struct CollectorState {
     pub passes: u64,
     /// Passes that failed.
     pub failures: u64,
+    /// Since when a pass waits for programs that were running to end, where one does.
+    pub pass_waits_since_ns: Option<MonoNs>,
     /// Time spent on passes, nanoseconds.
     pub busy_ns: u64,
     /// Counters of the programs as of the last pass, in the order of `Counter::ALL`.
@@ -170,6 +172,7 @@ impl CollectorState {
             },
             passes,
             failures: 0,
+            pass_waits_since_ns: None,
             busy_ns: 0,
             counters: vec![7; Counter::ALL.len()],
             fill: Vec::new(),

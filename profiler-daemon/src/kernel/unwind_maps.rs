@@ -268,7 +268,7 @@ impl UnwindMaps {
         })
     }
 
-    /// What is free, in how many pieces ever.
+    /// What is free, however many pieces it lies in.
     #[must_use]
     pub fn free_room(&self) -> TableSize {
         let chunks = self.chunks.iter();

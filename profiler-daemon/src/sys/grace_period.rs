@@ -13,7 +13,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 /// microseconds, this is an age.
 const REFUSED: Duration = Duration::from_millis(50);
 
-/// The way to the thread that waits. The thread ends with it.
+/// The way to the thread that waits. The thread ends with it, but is not waited for: it may be in
+/// the kernel for as long as a period takes, and holds nothing.
 #[derive(Debug)]
 pub struct GracePeriods(Arc<Shared>);
 

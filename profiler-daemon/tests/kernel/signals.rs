@@ -1,5 +1,5 @@
-//! Signals: where a handler begins and where it returns to, no call is before, so what lies in
-//! front of them is another function.
+//! Where threads go on without a call before it: at the beginning of a signal's handler, where that
+//! returns to, at a fault in a function's first instruction. What lies in front is another function.
 
 use std::time::Duration;
 
@@ -58,4 +58,45 @@ int main(int count, char **words) {
         .filter(|name| name.starts_with("before_"))
         .collect();
     assert_eq!(wrong, [""; 0], "of {samples} samples");
+}
+
+#[test]
+fn faults_at_a_functions_beginning_are_its_own() {
+    // Check that faults at the first instruction of a function are its own, also where it was called
+    // through the register in which system calls leave where they go on.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let program = Program {
+        name: "faulting",
+        compiler: "gcc",
+        flags: &["-O1"],
+        source: "
+#include <sys/mman.h>
+asm(\".text\\n.p2align 12\\n.globl before_target\\n.type before_target,@function\\nbefore_target:\\n\"
+    \".fill 4095,1,0x90\\n ret\\n.size before_target,.-before_target\\n\"
+    \".globl target\\n.type target,@function\\ntarget: ret\\n.size target,.-target\\n.p2align 12\\n\");
+void target(void);
+int main(void) {
+    ready();
+    usleep(300000);
+    for (;;) {
+        madvise((void *)target, 4096, MADV_DONTNEED);
+        asm volatile(\"mov %0,%%rcx\\n call *%%rcx\" :: \"r\"(target) : \"rcx\", \"memory\");
+    }
+}
+",
+        chain: &["main", "target"],
+    };
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let Some(running) = Running::start(&program, folder.path()) else {
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(3500));
+    let path = format!("/processes/{}/functions?limit=0", running.id());
+    let table = reads::until(daemon, &path, unix_now_ns(), |_| true);
+    let samples = number(reads::function(&table, "target"), "/samples/exclusive");
+    assert!(samples > 100, "{samples} samples");
+    let is_wrong = |row: &&serde_json::Value| text(row, "/function") == "before_target";
+    assert_eq!(reads::rows(&table).iter().find(is_wrong), None);
 }

@@ -103,6 +103,7 @@ impl Collector {
             settings: self.kernel.settings().clone(),
             passes: self.passes,
             failures: self.failures,
+            pass_waits_since_ns: self.begun_ns,
             busy_ns: self.busy_ns,
             counters: last.map(|pass| pass.counters.clone()).unwrap_or_default(),
             fill: last.map(|pass| pass.fill.to_vec()).unwrap_or_default(),
