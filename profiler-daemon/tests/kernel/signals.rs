@@ -1,5 +1,5 @@
 //! Where threads go on without a call before it: at the beginning of a signal's handler, where that
-//! returns to, at a fault in a function's first instruction. What lies in front is another function.
+//! returns to, at a fault in a function's first instruction. What lies in front is another's.
 
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ int main(int count, char **words) {
 
 #[test]
 fn faults_at_a_functions_beginning_are_its_own() {
-    // Check that faults at the first instruction of a function are its own, also where it was called
-    // through the register in which system calls leave where they go on.
+    // Check that faults at the first instruction of a function are its own, also where it was
+    // called through the register in which system calls leave where they go on.
     let Some(daemon) = daemon::shared() else {
         return;
     };
