@@ -11,8 +11,7 @@ use profiler_daemon::{
     },
     processes::ids::ThreadKey,
     profile::{
-        calls::CallTime,
-        input::{LossCause, OpenCall, ThreadState},
+        input::{LossCause, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
     },
@@ -75,16 +74,7 @@ pub(crate) fn service() -> (Snapshot, ByName) {
     // A tick and a mark are 100 ms each, so the totals give each stack what its delta says.
     let classes = [4800 * MS, 400 * MS, 4530 * MS, 270 * MS, 0];
     let mut update = small::thread(PROCESS, THREAD, ThreadState::Blocked, classes);
-    update.call = Some(OpenCall {
-        number: 202,
-        since_ns: pass.now_ns - 3500 * MS,
-        entry_seen: true,
-        time: CallTime {
-            total_ns: 3500 * MS,
-            running_ns: 0,
-            blocked_ns: 3500 * MS,
-        },
-    });
+    update.call = Some(small::asleep_in(202, pass.now_ns - 3500 * MS, 3500 * MS));
     pass.threads.push(update);
     let worker = ThreadKey {
         tid: 43,

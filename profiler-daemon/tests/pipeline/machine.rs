@@ -14,11 +14,10 @@ use profiler_daemon::{
     },
     profile::{
         Profile,
-        calls::CallTime,
         frames::{Frame, FrameId},
         input::{
-            CommName, DrainPass, LossCause, OpenCall, OpenStack, ProcessInfo, StackDelta,
-            SyscallUpdate, ThreadState, ThreadUpdate,
+            CommName, DrainPass, LossCause, OpenStack, ProcessInfo, StackDelta, SyscallUpdate,
+            ThreadState, ThreadUpdate,
         },
     },
     report::names::Names,
@@ -460,16 +459,7 @@ impl Machine {
             major_faults: life.calls / 2,
             switches_missed: life.calls / 3,
             profiler_cost_ns: 11 * life.calls,
-            call: (!exit).then_some(OpenCall {
-                number: 202,
-                since_ns: pass.now_ns - 5,
-                entry_seen: true,
-                time: CallTime {
-                    total_ns: 5,
-                    running_ns: 0,
-                    blocked_ns: 5,
-                },
-            }),
+            call: (!exit).then_some(crate::small::asleep_in(202, pass.now_ns - 5, 5)),
             slot: 0,
         };
         let calls = life.calls;

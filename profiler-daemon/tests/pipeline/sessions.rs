@@ -8,8 +8,7 @@ use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{
         Profile,
-        calls::CallTime,
-        input::{DrainPass, OpenCall, ThreadState},
+        input::{DrainPass, ThreadState},
         limits::Limits,
         name::Name,
         sessions::{GivenUp, SessionChange, SessionChanged, SessionRefusal},
@@ -113,16 +112,7 @@ fn nothing_is_under_way_in_what_was_stopped() {
             ThreadState::Blocked,
             [0, 0, now * SECOND_NS, 0, 0],
         );
-        thread.call = Some(OpenCall {
-            number: 35,
-            since_ns: START_NS,
-            entry_seen: true,
-            time: CallTime {
-                total_ns: now * SECOND_NS,
-                running_ns: 0,
-                blocked_ns: now * SECOND_NS,
-            },
-        });
+        thread.call = Some(small::asleep_in(35, START_NS, now * SECOND_NS));
         pass.threads.push(thread);
         small.profile.apply(pass);
     };

@@ -11,17 +11,17 @@ use profiler_daemon::{
     },
     profile::{
         Profile,
+        calls::CallTime,
         frames::{Frame, FrameId},
         input::{
-            CommName, DrainPass, OpenStack, ProcessInfo, StackDelta, SyscallUpdate, ThreadState,
-            ThreadUpdate,
+            CommName, DrainPass, OpenCall, OpenStack, ProcessInfo, StackDelta, SyscallUpdate,
+            ThreadState, ThreadUpdate,
         },
         limits::Limits,
     },
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
-    units::BootNs,
-    units::{ModuleAddress, ModuleOffset},
+    units::{BootNs, ModuleAddress, ModuleOffset, MonoNs},
 };
 
 use crate::{
@@ -215,6 +215,20 @@ pub(crate) fn info(key: ProcessKey) -> ProcessInfo {
         cgroup: Some("/system.slice/app.service".into()),
         unit: Some("app.service".into()),
         ..ProcessInfo::unknown(key, CommName::new("app"), START_UNIX_NS - START_NS.ns())
+    }
+}
+
+/// A call in which a thread has slept for so long.
+pub(crate) fn asleep_in(number: u32, since_ns: MonoNs, ns: u64) -> OpenCall {
+    OpenCall {
+        number,
+        since_ns,
+        entry_seen: true,
+        time: CallTime {
+            total_ns: ns,
+            running_ns: 0,
+            blocked_ns: ns,
+        },
     }
 }
 

@@ -5,8 +5,7 @@ use profiler_common::ClassNs;
 use profiler_daemon::{
     processes::ids::ThreadKey,
     profile::{
-        calls::CallTime,
-        input::{DrainPass, OpenCall, ThreadState},
+        input::{DrainPass, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
         values::{add_classes, sum},
@@ -210,16 +209,8 @@ fn sleep_costs_nothing() {
                 update(&mut pass, thread, user_and_blocked(0, now));
                 // Every other one within a system call.
                 let asleep = pass.threads.last_mut().expect("it was just added");
-                asleep.call = (tid % 2 == 0).then_some(OpenCall {
-                    number: 230,
-                    since_ns: START_NS,
-                    entry_seen: true,
-                    time: CallTime {
-                        total_ns: now * SECOND_NS,
-                        running_ns: 0,
-                        blocked_ns: now * SECOND_NS,
-                    },
-                });
+                asleep.call =
+                    (tid % 2 == 0).then_some(small::asleep_in(230, START_NS, now * SECOND_NS));
             }
             small.profile.apply(pass);
         }
