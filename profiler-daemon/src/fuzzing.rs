@@ -96,8 +96,9 @@ targets! {
 }
 
 fn read_elf(file: &[u8]) {
-    if let ElfIdentity::BuildId(id) = build_id::of_bytes(file) {
-        assert!((8..=64).contains(&id.len()) && id.iter().any(|byte| *byte != 0));
+    if let ElfIdentity::BuildId(build) = build_id::of_bytes(file) {
+        assert!((8..=64).contains(&build.id.len()) && build.id.iter().any(|byte| *byte != 0));
+        assert!(build.code.len() <= 256);
     }
     let Ok(elf) = ElfFile::read(file) else {
         return;

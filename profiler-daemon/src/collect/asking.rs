@@ -18,7 +18,7 @@ const MAX_PASSED_OVER: usize = 64;
 /// A file whose turn has come.
 pub(super) enum FileTurn {
     /// It is open.
-    Open(Arc<ModuleFile>, Option<Box<[u8]>>),
+    Open(Arc<ModuleFile>),
     /// It is gone, or another file by now.
     Gone,
     /// Nobody has it mapped any more.
@@ -103,13 +103,8 @@ impl Asking {
         {
             let module = next.module;
             match open(module) {
-                FileTurn::Open(file, build_id) => {
-                    let request = TableRequest {
-                        module,
-                        file,
-                        build_id,
-                    };
-                    if self.worker.request(request) {
+                FileTurn::Open(file) => {
+                    if self.worker.request(TableRequest { module, file }) {
                         self.in_work = Some(next);
                     } else {
                         // The thread is gone, and with it all tables to come.
@@ -152,7 +147,7 @@ mod tests {
             file,
             identity,
         };
-        FileTurn::Open(Arc::new(file), None)
+        FileTurn::Open(Arc::new(file))
     }
 
     /// How often this process has that file open.

@@ -315,9 +315,9 @@ impl UnwindingControl {
             if !is_mapped(shared, module) || !processes.modules().holds(module) {
                 return FileTurn::Unneeded;
             }
-            let build_id = processes.modules().get(module).build_id.clone();
-            let file = processes.file(module);
-            file.map_or(FileTurn::Gone, |file| FileTurn::Open(file, build_id))
+            processes
+                .file(module)
+                .map_or(FileTurn::Gone, FileTurn::Open)
         });
         for (module, why) in dropped {
             match why {

@@ -1,31 +1,43 @@
-//! Reads the build ID of an ELF file, also of one for another machine. Hostile bytes: every table
-//! and note is bounded.
+//! Reads which build of a program an ELF file holds, also one for another machine. Hostile bytes:
+//! every table and note is bounded.
 
 use std::fs::File;
 
 use object::Endianness;
 use object::elf::{
     ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB, FileHeader32, FileHeader64, NT_GNU_BUILD_ID,
-    PT_NOTE,
+    PF_X, PT_LOAD, PT_NOTE,
 };
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader as _};
 
 use super::{
-    file::{ident, program_headers},
+    file::{Segment, ident, program_headers},
     read::{ReadAt, entries, entry},
 };
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// Most bytes of notes looked at.
 const MAX_NOTE_BYTES: usize = 16 << 10;
 /// Build IDs outside of this many bytes are not one: shorter ones repeat, longer ones are nonsense.
 const BUILD_ID_BYTES: std::ops::RangeInclusive<usize> = 8..=64;
 
+/// What is equal in all copies of a file that was linked with a build ID. Tools that move its code
+/// or strip it (`patchelf`, `strip`) leave the build ID, and change the rest of this.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Build {
+    /// The GNU build ID, 8 to 64 bytes.
+    pub id: Box<[u8]>,
+    /// Size of the file in bytes.
+    pub size_bytes: u64,
+    /// Where its code is, in the order of the program headers; at most 256.
+    pub code: Box<[Segment]>,
+}
+
 /// What a file turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElfIdentity {
     /// An ELF file with the linker's mark.
-    BuildId(Box<[u8]>),
+    BuildId(Build),
     /// An ELF file without one.
     NoBuildId,
     /// Some other file.
@@ -37,16 +49,17 @@ pub enum ElfIdentity {
 /// Reads the identity of an open file.
 #[must_use]
 pub fn of_file(file: &File) -> ElfIdentity {
-    of(file)
+    file.metadata()
+        .map_or(ElfIdentity::NotElf, |metadata| of(file, metadata.len()))
 }
 
 /// Reads the identity of an image in memory.
 #[must_use]
 pub fn of_bytes(image: &[u8]) -> ElfIdentity {
-    of(image)
+    of(image, image.len() as u64)
 }
 
-fn of(file: &(impl ReadAt + ?Sized)) -> ElfIdentity {
+fn of(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> ElfIdentity {
     let Some(ident) = ident(file) else {
         return ElfIdentity::NotElf;
     };
@@ -55,26 +68,49 @@ fn of(file: &(impl ReadAt + ?Sized)) -> ElfIdentity {
         ELFDATA2MSB => Endianness::Big,
         _ => return ElfIdentity::Corrupt,
     };
-    let id = match ident.class {
-        ELFCLASS32 => build_id::<FileHeader32<_>>(file, endian),
-        ELFCLASS64 => build_id::<FileHeader64<_>>(file, endian),
+    let identity = match ident.class {
+        ELFCLASS32 => identity::<FileHeader32<_>>(file, size_bytes, endian),
+        ELFCLASS64 => identity::<FileHeader64<_>>(file, size_bytes, endian),
         _ => None,
     };
-    match id {
-        None => ElfIdentity::Corrupt,
-        Some(None) => ElfIdentity::NoBuildId,
-        Some(Some(id)) => ElfIdentity::BuildId(id),
-    }
+    identity.unwrap_or(ElfIdentity::Corrupt)
+}
+
+/// `None`: corrupt.
+fn identity<Header: FileHeader>(
+    file: &(impl ReadAt + ?Sized),
+    size_bytes: u64,
+    endian: Header::Endian,
+) -> Option<ElfIdentity> {
+    let header: Header = entry(file, FileOffset::ZERO)?;
+    let programs = program_headers(file, &header, endian)?;
+    let Some(id) = build_id::<Header>(file, &programs, endian)? else {
+        return Some(ElfIdentity::NoBuildId);
+    };
+    let code = programs
+        .iter()
+        .filter(|program| program.p_type(endian) == PT_LOAD && program.p_flags(endian) & PF_X != 0)
+        .map(|program| Segment {
+            address: ModuleAddress::new(program.p_vaddr(endian).into()),
+            offset: FileOffset::new(program.p_offset(endian).into()),
+            size_bytes: program.p_filesz(endian).into(),
+        })
+        .collect();
+    Some(ElfIdentity::BuildId(Build {
+        id,
+        size_bytes,
+        code,
+    }))
 }
 
 /// `None`: corrupt. `Some(None)`: no build ID.
 fn build_id<Header: FileHeader>(
     file: &(impl ReadAt + ?Sized),
+    programs: &[Header::ProgramHeader],
     endian: Header::Endian,
 ) -> Option<Option<Box<[u8]>>> {
-    let header: Header = entry(file, FileOffset::ZERO)?;
     let mut left_bytes = MAX_NOTE_BYTES;
-    for program in program_headers(file, &header, endian)? {
+    for program in programs {
         if left_bytes == 0 {
             break;
         }
@@ -138,10 +174,13 @@ mod tests {
             .chain(*b"GNU\0abcd");
         let other: Vec<u8> = other.collect();
         let id: Vec<u8> = (1..=20).collect();
-        assert_eq!(
-            of_bytes(&image(&id, &other)),
-            ElfIdentity::BuildId(id.clone().into())
-        );
+        let image_of_id = image(&id, &other);
+        let build = Build {
+            id: id.into(),
+            size_bytes: image_of_id.len() as u64,
+            code: Box::default(),
+        };
+        assert_eq!(of_bytes(&image_of_id), ElfIdentity::BuildId(build));
         assert_eq!(of_bytes(&image(&[0; 20], &[])), ElfIdentity::NoBuildId);
         assert_eq!(of_bytes(&image(&[1, 2], &[])), ElfIdentity::NoBuildId);
     }
@@ -182,8 +221,8 @@ mod tests {
                     *place = byte;
                 }
             }
-            if let ElfIdentity::BuildId(id) = of_bytes(&image) {
-                prop_assert!(BUILD_ID_BYTES.contains(&id.len()));
+            if let ElfIdentity::BuildId(build) = of_bytes(&image) {
+                prop_assert!(BUILD_ID_BYTES.contains(&build.id.len()));
             }
         }
     }

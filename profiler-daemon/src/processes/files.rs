@@ -355,12 +355,13 @@ impl Files {
         let elf = build_id::of_file(file);
         self.counts.corrupt += u64::from(elf == ElfIdentity::Corrupt);
         let is_file = !(memory && elf == ElfIdentity::NotElf);
-        let build_id = match elf {
-            ElfIdentity::BuildId(id) => Some(id),
+        let build = match elf {
+            ElfIdentity::BuildId(build) => Some(build),
             ElfIdentity::NoBuildId | ElfIdentity::NotElf | ElfIdentity::Corrupt => None,
         };
-        let shared = build_id.clone().filter(|_| only_root_writes(&metadata));
-        let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
+        let build_id = build.as_ref().map(|build| build.id.clone());
+        let shared = build.filter(|_| only_root_writes(&metadata));
+        let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::Build);
         Some(OpenedFile {
             identity,
             unique: is_file.then_some(unique),

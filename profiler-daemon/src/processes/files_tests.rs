@@ -107,22 +107,63 @@ fn a_copied_build_id_takes_nothing_over() {
     }
 }
 
+// Check that a copy whose code a tool moved is a module of its own though it has the library's
+// build ID: its offsets mean other functions. So is one that was cut.
+#[test]
+fn a_changed_copy_is_no_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = fs::read(library()).unwrap();
+    let copies = ["same", "moved", "cut"].map(|name| {
+        let mut image = image.clone();
+        match name {
+            "moved" => move_code(&mut image),
+            "cut" => image.truncate(image.len() - 1),
+            _ => {}
+        }
+        let path = directory.path().join(name);
+        fs::write(&path, image).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        mapped(&path)
+    });
+    let (mut files, mut table) = (Files::new(10), ModuleTable::new());
+    let modules = copies.map(|copy| identify(&mut files, &mut table, &copy).module);
+    let ids = modules.map(|module| table.get(module).build_id.clone());
+    assert!(ids[0].is_some() && ids.iter().all(|id| *id == ids[0]));
+    assert!(modules[0] != modules[1] && modules[0] != modules[2] && modules[1] != modules[2]);
+}
+
+/// Writes into the program headers that code is loaded to a page further.
+fn move_code(image: &mut [u8]) {
+    let word = |image: &[u8], at: usize| {
+        let bytes = image[at..at + 8].try_into().unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let (first, count) = (word(image, 32) as usize, usize::from(image[56]));
+    for program in (0..count).map(|index| first + index * 56) {
+        let is_code = image[program] == 1 && image[program + 4] & 1 != 0;
+        if is_code {
+            let address = word(image, program + 16) + 4096;
+            image[program + 16..program + 24].copy_from_slice(&address.to_le_bytes());
+        }
+    }
+}
+
 // Check that a vDSO that a process wrote the build ID of a file into does not become that file.
 #[test]
 fn a_vdso_is_no_file() {
     let (mut files, mut table) = (Files::new(4), ModuleTable::new());
     let image = fs::read(library()).unwrap();
-    let ElfIdentity::BuildId(id) = build_id::of_bytes(&image) else {
+    let ElfIdentity::BuildId(build) = build_id::of_bytes(&image) else {
         panic!("the library has a build ID");
     };
-    let file = table.intern(ModuleIdentity::BuildId(id.clone()), || {
+    let file = table.intern(ModuleIdentity::Build(build.clone()), || {
         Module::named("/lib/file", ModuleKind::User)
     });
     let vdso = files
         .vdso_image((&mut table, Owner::System), &image)
         .unwrap();
     assert_ne!(vdso, file);
-    assert_eq!(table.get(vdso).build_id.as_deref(), Some(&*id));
+    assert_eq!(table.get(vdso).build_id.as_deref(), Some(&*build.id));
     assert_eq!(
         files.vdso_image((&mut table, Owner::System), &image),
         Some(vdso)

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub use table::{HeldText, ModuleMarks, ModuleTable};
 
+use crate::elf::build_id::Build;
+
 /// Most modules the table holds; the ones beyond are `[unknown]` and counted.
 pub const MAX_MODULES: usize = 65_536;
 /// Most bytes of text that the table holds, and that others hold for its modules; beyond, new
@@ -91,9 +93,9 @@ pub struct FileIdentity {
 /// What makes two mapped things the same module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleIdentity {
-    /// The linker's own mark: equal in every copy of the file. Only for files that nobody but root
-    /// can write: others could bear the mark of a file that they are not.
-    BuildId(Box<[u8]>),
+    /// What is equal in every copy of a file that bears the linker's mark. Only for files that
+    /// nobody but root can write: others could bear the mark of a file that they are not.
+    Build(Build),
     /// A file without such a mark, or one whose mark is not to be trusted.
     File(FileIdentity),
     /// What is known by name only (a file that could not be opened, a kernel module, a special
@@ -117,14 +119,14 @@ impl ModuleIdentity {
     const fn file(&self) -> Option<(u64, u64)> {
         match self {
             Self::File(file) => Some((file.device, file.inode)),
-            Self::BuildId(_) | Self::Named(_) => None,
+            Self::Build(_) | Self::Named(_) => None,
         }
     }
 
     /// Memory of its text, bytes.
     fn text_bytes(&self) -> usize {
         match self {
-            Self::BuildId(id) => id.len(),
+            Self::Build(build) => build.id.len() + size_of_val(&*build.code),
             Self::File(_) => 0,
             Self::Named(name) => name.len(),
         }

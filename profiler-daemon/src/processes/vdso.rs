@@ -40,13 +40,13 @@ impl Files {
         (table, owner): (&mut ModuleTable, Owner),
         image: &[u8],
     ) -> Option<ModuleId> {
-        let ElfIdentity::BuildId(id) = build_id::of_bytes(image) else {
+        let ElfIdentity::BuildId(build) = build_id::of_bytes(image) else {
             return None;
         };
         let unique = format!("[vdso] {:x}", self.image_hashes.hash_one(image));
         let module = table.intern_for(owner, ModuleIdentity::Named(unique.into()), || Module {
             name: "[vdso]".into(),
-            build_id: Some(id),
+            build_id: Some(build.id),
             kind: ModuleKind::Vdso,
         });
         const MAX_IMAGES: usize = 8;

@@ -199,7 +199,7 @@ impl FileMatch {
     fn is(&self, file: &File) -> bool {
         match self {
             Self::BuildId(wanted) => {
-                matches!(build_id::of_file(file), ElfIdentity::BuildId(id) if id == *wanted)
+                matches!(build_id::of_file(file), ElfIdentity::BuildId(build) if build.id == *wanted)
             }
             Self::Checksum(wanted) => checksum(file) == Some(*wanted),
         }

@@ -9,6 +9,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
+    iter,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -18,7 +19,10 @@ use super::{
     format::{self, Damage},
     table::UnwindTable,
 };
-use crate::processes::module::FileIdentity;
+use crate::{
+    elf::{Segment, build_id::Build},
+    processes::module::FileIdentity,
+};
 
 /// Most bytes of one table on disk: a table of the most rows, with pages.
 const MAX_TABLE_BYTES: u64 = 80 << 20;
@@ -30,8 +34,8 @@ const UNFINISHED: &str = "part";
 /// What a table belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TableKey {
-    /// The linker's mark, and the file's size: stripping a file keeps its mark.
-    BuildId(Box<[u8]>, u64),
+    /// A file that bears the linker's mark.
+    Build(Build),
     /// A file without one.
     File(FileIdentity),
 }
@@ -40,7 +44,21 @@ impl TableKey {
     /// The key as bytes, unlike for unlike keys.
     fn bytes(&self) -> Vec<u8> {
         match self {
-            Self::BuildId(id, size) => [b"b", &size.to_le_bytes()[..], id].concat(),
+            Self::Build(build) => {
+                let id_bytes = build.id.len() as u64;
+                let head = [build.size_bytes, id_bytes].into_iter();
+                let code = build.code.iter().flat_map(|segment| {
+                    let Segment {
+                        address,
+                        offset,
+                        size_bytes,
+                    } = *segment;
+                    [address.get(), offset.get(), size_bytes]
+                });
+                let numbers = head.chain(code).flat_map(u64::to_le_bytes);
+                let id = build.id.iter().copied();
+                iter::once(b'b').chain(numbers).chain(id).collect()
+            }
             Self::File(file) => [
                 b"f",
                 &file.device.to_le_bytes()[..],
@@ -231,7 +249,11 @@ mod tests {
     }
 
     fn key(first: u8) -> TableKey {
-        TableKey::BuildId([first; 20].into(), 1)
+        TableKey::Build(Build {
+            id: [first; 20].into(),
+            size_bytes: 1,
+            code: Box::default(),
+        })
     }
 
     // Check that a table comes back as it was, also in the next run, and only under its own key.

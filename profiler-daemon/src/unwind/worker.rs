@@ -16,6 +16,7 @@ use super::{
     cache::{CacheCounts, TableCache, TableKey},
 };
 use crate::{
+    elf::build_id::{self, ElfIdentity},
     processes::{
         files::{ModuleFile, only_root_writes},
         module::ModuleId,
@@ -68,8 +69,6 @@ pub struct TableRequest {
     pub module: ModuleId,
     /// The open file. Dropped with the answer.
     pub file: Arc<ModuleFile>,
-    /// The linker's mark, if it has one.
-    pub build_id: Option<Box<[u8]>>,
 }
 
 /// What became of a request.
@@ -273,9 +272,9 @@ fn key_to_keep(request: &TableRequest) -> Option<TableKey> {
     if !only_root_writes(&metadata) {
         return None;
     }
-    Some(match &request.build_id {
-        Some(id) => TableKey::BuildId(id.clone(), metadata.size()),
-        None => TableKey::File(request.file.identity),
+    Some(match build_id::of_file(&request.file.file) {
+        ElfIdentity::BuildId(build) => TableKey::Build(build),
+        _ => TableKey::File(request.file.identity),
     })
 }
 
@@ -301,7 +300,6 @@ mod tests {
                     modified_unix_ns: 0,
                 },
             }),
-            build_id: None,
         }
     }
 

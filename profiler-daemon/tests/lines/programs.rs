@@ -122,7 +122,7 @@ pub(crate) fn offset(program: &Path, address: u64) -> u64 {
 pub(crate) fn request_as(program: &Path, offset: u64, seen: Option<Seen>) -> Request {
     let file = File::open(program).unwrap();
     let build_id = match build_id::of_file(&file) {
-        ElfIdentity::BuildId(id) => Some(id),
+        ElfIdentity::BuildId(build) => Some(build.id),
         _ => None,
     };
     let metadata = file.metadata().unwrap();

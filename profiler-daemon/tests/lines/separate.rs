@@ -181,10 +181,10 @@ fn in_the_root_of_the_process() {
     };
     let root = tempfile::tempdir().unwrap();
     let file = fs::File::open(&split.stripped).unwrap();
-    let ElfIdentity::BuildId(id) = build_id::of_file(&file) else {
+    let ElfIdentity::BuildId(build) = build_id::of_file(&file) else {
         panic!("no build ID");
     };
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = build.id.iter().map(|byte| format!("{byte:02x}")).collect();
     let by_id = format!("usr/lib/debug/.build-id/{}/{}.debug", &hex[..2], &hex[2..]);
     let by_id = root.path().join(by_id);
     let confined = Confined::new(root.path());

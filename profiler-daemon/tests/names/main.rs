@@ -189,8 +189,8 @@ fn module(path: &str) -> Option<(Arc<Module>, Arc<ModuleFile>)> {
     let file = File::open(path).ok().filter(|_| path.starts_with('/'))?;
     let metadata = file.metadata().ok()?;
     let mut module = Module::named(path, ModuleKind::User);
-    if let ElfIdentity::BuildId(id) = build_id::of_file(&file) {
-        module.build_id = Some(id);
+    if let ElfIdentity::BuildId(build) = build_id::of_file(&file) {
+        module.build_id = Some(build.id);
     }
     let identity = FileIdentity {
         device: metadata.dev(),
