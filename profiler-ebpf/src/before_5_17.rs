@@ -12,12 +12,14 @@ use aya_ebpf::maps::HashMap;
 use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use profiler_common::Counter;
-use profiler_common::limits::{DEFAULT_THREADS, MAX_FRAME_POINTER_FRAMES, TASKS_PER_THREAD};
+use profiler_common::limits::{
+    DEFAULT_THREADS, MAX_FRAME_POINTER_FRAMES, MAX_KERNEL_FRAMES, TASKS_PER_THREAD,
+};
 use profiler_common::outside::Look;
-use profiler_common::records::{TaskRef, ThreadRecord};
+use profiler_common::records::{StackRecord, TaskRef, ThreadRecord};
 use profiler_common::unwind::{StepResult, step_by_frame_pointer};
 
-use crate::capture::Scratch;
+use crate::capture::{Scratch, add_kernel_frame};
 use crate::counters::count;
 use crate::queue::QueueAccount;
 use crate::settings;
@@ -153,6 +155,16 @@ pub fn follow(scratch: &mut Scratch, _: &ThreadRecord) {
             }
         }
         frames += 1;
+    }
+}
+
+/// Adds so many kernel frames to the hash of the stack.
+#[inline(always)]
+pub fn add_kernel_frames(stack: &mut StackRecord, count: u32) {
+    let mut index = 0;
+    while index < MAX_KERNEL_FRAMES as u64 && index < u64::from(count) {
+        add_kernel_frame(index, stack);
+        index += 1;
     }
 }
 

@@ -207,17 +207,26 @@ fn walk_kernel(ctx: *mut c_void, scratch: &mut StackRecord) {
         return;
     }
     scratch.head.kernel_len = (bytes as u64 / 8) as u16;
-    let len = forget(&raw const scratch.head.kernel_len) as usize;
-    let mut hash = HASH_SEED;
-    let mut index = 0;
-    while index < MAX_KERNEL_FRAMES && index < len {
-        // SAFETY: at most MAX_USER_FRAMES + MAX_KERNEL_FRAMES - 1.
-        hash = hash_frame(hash, unsafe {
-            *scratch.addresses.as_ptr().add(user_len + index)
-        });
-        index += 1;
+    let len = u32::from(forget(&raw const scratch.head.kernel_len));
+    scratch.head.kernel = HASH_SEED;
+    kernel::add_kernel_frames(scratch, len);
+    scratch.head.kernel = stack_id(scratch.head.kernel);
+}
+
+/// Adds the kernel frame of this index to the hash of the stack. Not 0: there is none.
+#[inline(always)]
+pub fn add_kernel_frame(index: u64, scratch: &mut StackRecord) -> i64 {
+    let user_len = forget(&raw const scratch.head.user_len) as usize;
+    if index >= MAX_KERNEL_FRAMES as u64 || user_len > MAX_USER_FRAMES {
+        return 1;
     }
-    scratch.head.kernel = stack_id(hash);
+    // SAFETY: at most MAX_USER_FRAMES + MAX_KERNEL_FRAMES - 1.
+    let address = unsafe {
+        let kernel = scratch.addresses.as_ptr().add(user_len);
+        *kernel.add(index as usize)
+    };
+    scratch.head.kernel = hash_frame(scratch.head.kernel, address);
+    0
 }
 
 /// Sends the scratch record. False if the ring is full.

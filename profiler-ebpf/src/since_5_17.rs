@@ -6,13 +6,14 @@
 
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_current_task_btf;
-use aya_ebpf::helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get};
+use aya_ebpf::helpers::generated::{bpf_loop, bpf_task_pt_regs, bpf_task_storage_get};
 use aya_ebpf::macros::btf_map;
 use core::ffi::c_void;
 use core::hint::cold_path;
 use profiler_common::Counter;
-use profiler_common::records::TaskRef;
+use profiler_common::records::{StackRecord, TaskRef};
 
+use crate::capture::add_kernel_frame;
 use crate::counters::count;
 use crate::queue::QueueAccount;
 use crate::settings;
@@ -113,6 +114,20 @@ pub fn queue_clock_ns(task: Task) -> u64 {
     let part: Task = field(task, settings::task_queue_part());
     let queue: Task = field(part, settings::part_queue());
     field(queue, settings::queue_clock())
+}
+
+/// Adds so many kernel frames to the hash of the stack. Not by a loop: the verifier would follow
+/// each frame, for each state that comes here.
+#[inline(always)]
+pub fn add_kernel_frames(stack: &mut StackRecord, count: u32) {
+    #[inline(never)]
+    extern "C" fn add(index: u64, stack: *mut *mut StackRecord) -> i64 {
+        // SAFETY: the pointer that is passed below, to the scratch record.
+        add_kernel_frame(index, unsafe { &mut **stack })
+    }
+    let mut stack: *mut StackRecord = stack;
+    // SAFETY: the callback takes a pointer to this pointer, which outlives the loop.
+    unsafe { bpf_loop(count, add as *mut c_void, (&raw mut stack).cast(), 0) };
 }
 
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory
