@@ -2,6 +2,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
@@ -17,6 +18,8 @@ use crate::sys::{mapping::MappedMemory, own_cost::page_bytes};
 /// of plain data.
 pub(super) struct Records<T> {
     memory: MappedMemory,
+    /// Bytes in front of the first element.
+    lead_bytes: usize,
     len: usize,
     /// Bytes from one element to the next: array maps round up to eight.
     stride: usize,
@@ -34,7 +37,28 @@ impl<T: Pod> Records<T> {
         let memory = MappedMemory::shared(map, (stride * len as usize).next_multiple_of(page))?;
         Ok(Self {
             memory,
+            lead_bytes: 0,
             len: len as usize,
+            stride,
+            elements: PhantomData,
+        })
+    }
+
+    /// Maps only these elements of the array map behind `map`, to be read: the pages that hold
+    /// them.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub(super) fn map_part(map: impl AsFd, elements: Range<usize>) -> io::Result<Self> {
+        let stride = size_of::<T>().next_multiple_of(8);
+        let page = usize::try_from(page_bytes()).map_err(io::Error::other)?;
+        let (first, end) = (elements.start * stride, elements.end * stride);
+        let lead_bytes = first % page;
+        let pages = first - lead_bytes..end.next_multiple_of(page);
+        Ok(Self {
+            memory: MappedMemory::shared_part(map, pages)?,
+            lead_bytes,
+            len: elements.len(),
             stride,
             elements: PhantomData,
         })
@@ -49,7 +73,10 @@ impl<T: Pod> Records<T> {
     fn at(&self, index: usize) -> NonNull<T> {
         assert!(index < self.len, "an index within the map");
         // SAFETY: within the mapping, by the assertion.
-        unsafe { self.memory.start().byte_add(index * self.stride).cast() }
+        unsafe {
+            let first = self.memory.start().byte_add(self.lead_bytes);
+            first.byte_add(index * self.stride).cast()
+        }
     }
 
     /// Copies an element. The kernel may be changing it: for values whose fields stand alone.

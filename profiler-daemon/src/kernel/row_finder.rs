@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use profiler_common::unwind::{
-    CHUNK_ROWS, MappingRow, PAGE_BITS, TableRow, UnwindFailure, UnwindRow, kind, mapping, search,
+    MappingRow, PAGE_BITS, TableRow, UnwindFailure, UnwindRow, kind, mapping, search,
     trampoline_row,
 };
 use tracing::warn;
@@ -13,11 +13,12 @@ use super::records::Records;
 use super::unwind_maps::UnwindMaps;
 use crate::units::VirtualAddress;
 
-/// See the module. Holds the chunks of rows mapped that it has read, so it is not to be kept.
+/// See the module. Holds the rows mapped that it has read, so it is not to be kept.
 pub struct RowFinder<'a> {
     /// `None`: this kernel has no tables, and all code is followed by frame pointers.
     maps: Option<&'a UnwindMaps>,
-    chunks: HashMap<u16, Option<Records<UnwindRow>>>,
+    /// By the number of the page that they are the rows of.
+    rows: HashMap<u32, Option<Records<UnwindRow>>>,
     first: u32,
     count: u32,
     mapping: MappingRow,
@@ -30,7 +31,7 @@ impl<'a> RowFinder<'a> {
     pub fn new(maps: Option<&'a UnwindMaps>) -> Self {
         Self {
             maps,
-            chunks: HashMap::new(),
+            rows: HashMap::new(),
             first: 0,
             count: 0,
             mapping: MappingRow::default(),
@@ -72,20 +73,20 @@ impl<'a> RowFinder<'a> {
         if number >= self.table.page_count {
             return Err(UnwindFailure::NoPage);
         }
-        let page = maps.page(self.table.first_page + number);
-        let page = page.ok_or(UnwindFailure::NoPage)?;
+        let number = self.table.first_page + number;
+        let page = maps.page(number).ok_or(UnwindFailure::NoPage)?;
         if page.count == 0 {
             return Err(UnwindFailure::NoRow);
         }
-        let chunk = self.chunks.entry(page.chunk).or_insert_with(|| {
-            maps.rows(page.chunk).unwrap_or_else(|error| {
+        let rows = self.rows.entry(number).or_insert_with(|| {
+            maps.rows(page).unwrap_or_else(|error| {
                 warn!("cannot map unwind rows: {error}");
                 None
             })
         });
-        let chunk = chunk.as_ref().ok_or(UnwindFailure::NoPage)?;
-        let at = |index: u32| chunk.read((page.first + index) as usize & (CHUNK_ROWS - 1));
-        search(u32::from(page.count), address as u16, |index| {
+        let rows = rows.as_ref().ok_or(UnwindFailure::NoPage)?;
+        let at = |index: u32| rows.read(index as usize);
+        search(rows.len() as u32, address as u16, |index| {
             Some(at(index).pc)
         })
         .map(at)

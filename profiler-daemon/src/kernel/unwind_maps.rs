@@ -438,11 +438,14 @@ impl UnwindMaps {
         (index < self.pages.len()).then(|| self.pages.read(index))
     }
 
-    /// The rows of a chunk, mapped for as long as they are read.
-    pub(super) fn rows(&self, chunk: u16) -> io::Result<Option<Records<UnwindRow>>> {
-        let chunk = self.chunks.get(usize::from(chunk));
+    /// The rows of a page, mapped for as long as they are read; `None`: it has none.
+    pub(super) fn rows(&self, page: UnwindPage) -> io::Result<Option<Records<UnwindRow>>> {
+        let first = (page.first as usize).min(CHUNK_ROWS);
+        let end = (first + usize::from(page.count)).min(CHUNK_ROWS);
+        let chunk = self.chunks.get(usize::from(page.chunk));
         chunk
-            .map(|chunk| Records::map(chunk.map.fd(), CHUNK_ROWS as u32))
+            .filter(|_| first < end)
+            .map(|chunk| Records::map_part(chunk.map.fd(), first..end))
             .transpose()
     }
 

@@ -1,7 +1,7 @@
 //! Memory that is mapped from a file, a ring or a map of the kernel for as long as it is wanted.
 //! What lies there, and who else writes to it, is the user's to know.
 
-use std::{io, os::fd::AsFd, ptr::NonNull};
+use std::{io, ops::Range, os::fd::AsFd, ptr::NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
@@ -24,7 +24,7 @@ impl MappedMemory {
     /// What the kernel says; `InvalidInput` for no bytes.
     pub fn private(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        Self::new(file, bytes, ProtFlags::READ, flags)
+        Self::new(file, 0..bytes, ProtFlags::READ, flags)
     }
 
     /// Maps the first page as code, as whoever executes the file does.
@@ -33,7 +33,7 @@ impl MappedMemory {
     /// What the kernel says: a file of a place where none may be executed is refused.
     pub fn code(file: impl AsFd) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::EXEC;
-        Self::new(file, page_size(), access, MapFlags::PRIVATE)
+        Self::new(file, 0..page_size(), access, MapFlags::PRIVATE)
     }
 
     /// Maps `bytes` from the beginning, to be read and written by whoever maps them.
@@ -42,12 +42,26 @@ impl MappedMemory {
     /// What the kernel says; `InvalidInput` for no bytes.
     pub fn shared(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        Self::new(file, bytes, access, MapFlags::SHARED)
+        Self::new(file, 0..bytes, access, MapFlags::SHARED)
     }
 
-    fn new(file: impl AsFd, bytes: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
+    /// Maps these bytes, which begin and end with a page, to be read as whoever writes them does.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidInput` for no bytes, or for others than whole pages.
+    pub fn shared_part(file: impl AsFd, bytes: Range<usize>) -> io::Result<Self> {
+        Self::new(file, bytes, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    fn new(
+        file: impl AsFd,
+        range: Range<usize>,
+        access: ProtFlags,
+        flags: MapFlags,
+    ) -> io::Result<Self> {
+        let (bytes, from) = (range.len(), range.start as u64);
         // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }?;
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, from) }?;
         let start = NonNull::new(start.cast())
             .ok_or_else(|| io::Error::other("a mapping at address zero"))?;
         Ok(Self { start, bytes })
