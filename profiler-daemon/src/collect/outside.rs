@@ -32,10 +32,15 @@ use walk::{Copies, Progress, Walked, walk};
 /// A wait whose beginning was seen is looked at when it has lasted so long: most are over by then.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Threads that are looked at together: more of them where many wait, since each look goes through
-/// all tasks; never so many that what is copied of their memory matters.
-const BATCH: std::ops::RangeInclusive<usize> = 128..=512;
+/// all tasks; never so many that it takes long.
+const BATCH: std::ops::RangeInclusive<usize> = 128..=2048;
 /// The part of those that wait that is looked at together.
-const BATCH_PART: usize = 16;
+const BATCH_PART: usize = 2;
+/// Of these, those whose memory is copied at a time: never so many that it matters.
+const COPIED: usize = 256;
+/// No more are followed after so long: it takes some 10 us each, unless their memory is slow to
+/// come.
+const FOLLOW_NS: u64 = 100_000_000;
 /// One turn ends after the batch that reaches this time, and the next one comes when nine times its
 /// length has passed: no more than a tenth of the collector's time is spent here.
 const TURN_NS: u64 = 20_000_000;
@@ -113,6 +118,8 @@ struct Barred {
 struct Subject {
     look: OutsideLook,
     copies: Copies,
+    /// How many pages were copied.
+    pages: usize,
     /// The walk, as far as it has got.
     walked: Option<Walked>,
     /// The page that it lacks.
@@ -247,7 +254,7 @@ impl Outside {
             worked = true;
             match self.batch(kernel, &slots, add) {
                 Ok(true) => {}
-                // A reader was late: that was much time already.
+                // That was much time already.
                 Ok(false) => break,
                 Err(error) => {
                     warn!("cannot look at threads from outside: {error}");
@@ -298,7 +305,7 @@ impl Outside {
         due.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Looks at these threads. False if a reader was late.
+    /// Looks at these threads. False if a reader was late, or it took too long.
     fn batch(
         &mut self,
         kernel: &mut Kernel,
@@ -352,9 +359,8 @@ impl Outside {
             let head = &subject.look.head;
             if again.get(&head.slot) != Some(&(head.tid, head.since_ns, head.switches)) {
                 self.counts.torn += 1;
-            } else if !in_time && subject.waits_for_memory() {
-                // The reader was late for another: this one's turn comes again, as if it had not
-                // been.
+            } else if !in_time && subject.is_unfinished() {
+                // Another took the time: this one's turn comes again, as if it had not been.
                 self.counts.tried -= 1;
                 self.put_off(head.slot, now_ns);
             } else {
@@ -371,14 +377,25 @@ impl Outside {
         }
     }
 
-    /// Follows all their user stacks, as far as their memory can be had. False if a reader was
-    /// late.
+    /// Follows their user stacks, as far as their memory can be had. False if a reader was late, or
+    /// it took too long: the rest was not followed then.
     fn follow(&mut self, mut rows: RowFinder<'_>, subjects: &mut [Subject]) -> bool {
+        let until_ns = monotonic_ns() + FOLLOW_NS;
         subjects.sort_unstable_by_key(|subject| subject.look.head.pid);
+        subjects.chunks_mut(COPIED).all(|subjects| {
+            let in_time = monotonic_ns() < until_ns && self.follow_together(&mut rows, subjects);
+            for subject in subjects {
+                subject.copies = Copies::default();
+            }
+            in_time
+        })
+    }
+
+    fn follow_together(&mut self, rows: &mut RowFinder<'_>, subjects: &mut [Subject]) -> bool {
         loop {
             let mut wanted: Vec<(usize, PageRange)> = Vec::new();
             for (index, subject) in subjects.iter_mut().enumerate() {
-                if subject.step(&mut rows, self.max_frames)
+                if subject.step(rows, self.max_frames)
                     && let Some(range) = subject.range()
                 {
                     wanted.push((index, range));
@@ -472,6 +489,7 @@ impl Subject {
         Self {
             look,
             copies: Copies::default(),
+            pages: 0,
             walked: None,
             lacks: None,
             late: false,
@@ -500,19 +518,21 @@ impl Subject {
         lacks.is_some() && !self.is_at_its_bound()
     }
 
-    /// It lacks memory that nobody has tried to read.
-    fn waits_for_memory(&self) -> bool {
-        self.lacks.is_some() && !self.late && !self.unreadable && !self.is_at_its_bound()
+    /// It was not followed, or lacks memory that nobody has tried to read.
+    fn is_unfinished(&self) -> bool {
+        let is_followed = self.walked.is_some() || self.look.head.kernel_thread != 0;
+        let lacks_memory = self.lacks.is_some() && !self.is_at_its_bound();
+        !self.late && !self.unreadable && (lacks_memory || !is_followed)
     }
 
     /// As much of its memory was read as may be.
     fn is_at_its_bound(&self) -> bool {
-        self.copies.len() >= MAX_PAGES
+        self.pages >= MAX_PAGES
     }
 
     /// What to read next.
     fn range(&self) -> Option<PageRange> {
-        let count = if self.copies.len() == 0 {
+        let count = if self.pages == 0 {
             FIRST_PAGES
         } else {
             RANGE_PAGES as u32
@@ -532,6 +552,7 @@ impl Subject {
                 for (number, page) in (range.first..).zip(pages) {
                     self.copies.add(number, page.as_ref());
                 }
+                self.pages = self.copies.len();
             }
         }
     }

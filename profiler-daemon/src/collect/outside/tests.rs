@@ -99,9 +99,11 @@ fn waits_are_looked_at_when_their_time_has_come() {
     outside.note_waits(MonoNs::new(7 * S), told.into_iter());
     assert_eq!(outside.due(MonoNs::new(7 * S)), [3]);
     assert!(outside.waits.contains_key(&2) && !outside.waits.contains_key(&1));
-    let many = (1..1000).map(|slot| wait(slot, 1, MonoNs::new(S), false));
-    outside.note_waits(MonoNs::new(8 * S), many);
-    assert_eq!(outside.due(MonoNs::new(8 * S)).len(), *BATCH.start());
+    for (last, together) in [(100, 100), (1_000, 500), (10_000, *BATCH.end())] {
+        let many = (1..=last).map(|slot| wait(slot, 1, MonoNs::new(S + u64::from(last)), false));
+        outside.note_waits(MonoNs::new(8 * S), many);
+        assert_eq!(outside.due(MonoNs::new(8 * S)).len(), together);
+    }
 }
 
 fn subject(pid: u32) -> Subject {
@@ -152,13 +154,19 @@ fn who_keeps_the_reader_waiting_is_left_alone() {
     let late: Vec<bool> = subjects.iter().map(|subject| subject.late).collect();
     assert_eq!(late, [false, true, false]);
     // Each lacked memory: the first has it now, and only the last was not looked at because of
-    // another.
+    // another. So it is with who was not followed at all.
+    let walked = Walked {
+        addresses: Vec::new(),
+        end: StackEnd::None,
+    };
     for subject in &mut subjects {
+        subject.walked = Some(walked.clone());
         subject.lacks = Some(1);
     }
     subjects[0].lacks = None;
-    let waits = subjects.each_ref().map(Subject::waits_for_memory);
-    assert_eq!(waits, [false, false, true]);
+    let unfinished = subjects.each_ref().map(Subject::is_unfinished);
+    assert_eq!(unfinished, [false, false, true]);
+    assert!(subject(24).is_unfinished());
     assert!(outside.read(&wanted[2..], &mut subjects), "another child");
     assert_eq!(outside.counts().reader.late, 1);
 
