@@ -13,6 +13,9 @@ use super::records::Records;
 use super::unwind_maps::UnwindMaps;
 use crate::units::VirtualAddress;
 
+/// Most pages whose rows are mapped at a time: a process may only have 65530 mappings.
+const MAX_MAPPED: usize = 1024;
+
 /// See the module. Holds the rows mapped that it has read, so it is not to be kept.
 pub struct RowFinder<'a> {
     /// `None`: this kernel has no tables, and all code is followed by frame pointers.
@@ -77,6 +80,9 @@ impl<'a> RowFinder<'a> {
         let page = maps.page(number).ok_or(UnwindFailure::NoPage)?;
         if page.count == 0 {
             return Err(UnwindFailure::NoRow);
+        }
+        if self.rows.len() >= MAX_MAPPED && !self.rows.contains_key(&number) {
+            self.rows.clear();
         }
         let rows = self.rows.entry(number).or_insert_with(|| {
             maps.rows(page).unwrap_or_else(|error| {
