@@ -237,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn a_part_has_its_own_elements() {
+        // Check that elements in the middle of a page, and over the ends of pages, are those of
+        // these places, and that none behind them can be read.
+        let words: Vec<u8> = (0..4096_u64).flat_map(u64::to_ne_bytes).collect();
+        let file = memory_file(&words).expect("a memory file");
+        for range in [0..1, 7..9, 511..513, 512..1024, 700..3000, 4095..4096] {
+            let part = Records::<u64>::map_part(&file, range.clone()).expect("it can be mapped");
+            let read: Vec<u64> = (0..part.len()).map(|index| part.read(index)).collect();
+            assert_eq!(read, Vec::from_iter(range.start as u64..range.end as u64));
+            let behind = std::panic::catch_unwind(|| part.read(part.len()));
+            assert!(behind.is_err(), "{range:?}");
+        }
+    }
+
+    #[test]
     fn records_under_change_are_waited_for_but_not_for_long() {
         // Check that a record whose writer is preempted for milliseconds is read once the writer
         // goes on, that those whose writers never do are told, and that all of them together cost

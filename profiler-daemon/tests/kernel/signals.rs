@@ -3,18 +3,27 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::daemon;
 use crate::reads::{self, number, text, unix_now_ns};
 use crate::unwinding::{Program, Running};
+
+/// The functions of a program that has run for some seconds; `None`: nothing can be profiled here.
+fn functions_of(program: &Program) -> Option<Value> {
+    let daemon = daemon::shared()?;
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let running = Running::start(program, folder.path())?;
+    std::thread::sleep(Duration::from_millis(3500));
+    let path = format!("/processes/{}/functions?limit=0", running.id());
+    Some(reads::until(daemon, &path, unix_now_ns(), |_| true))
+}
 
 #[test]
 fn handlers_are_called_by_what_they_interrupt() {
     // Check that the time of a handler that begins all the time, and does little, is its own, and
     // nothing of it is in the function that lies in front of it; and that the same holds for the
     // code that handlers return to, where a program has its own.
-    let Some(daemon) = daemon::shared() else {
-        return;
-    };
     let program = Program {
         name: "signalled",
         compiler: "gcc",
@@ -40,13 +49,9 @@ int main(int count, char **words) {
 ",
         chain: &["main", "my_restorer", "handler"],
     };
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let Some(running) = Running::start(&program, folder.path()) else {
+    let Some(table) = functions_of(&program) else {
         return;
     };
-    std::thread::sleep(Duration::from_millis(3500));
-    let path = format!("/processes/{}/functions?limit=0", running.id());
-    let table = reads::until(daemon, &path, unix_now_ns(), |_| true);
     let of = |name: &str, value: &str| number(reads::function(&table, name), value);
     let samples = of("handler", "/samples/inclusive");
     assert!(samples > 20, "{samples} samples in the handler");
@@ -64,9 +69,6 @@ int main(int count, char **words) {
 fn faults_at_a_functions_beginning_are_its_own() {
     // Check that faults at the first instruction of a function are its own, also where it was
     // called through the register in which system calls leave where they go on.
-    let Some(daemon) = daemon::shared() else {
-        return;
-    };
     let program = Program {
         name: "faulting",
         compiler: "gcc",
@@ -88,15 +90,11 @@ int main(void) {
 ",
         chain: &["main", "target"],
     };
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let Some(running) = Running::start(&program, folder.path()) else {
+    let Some(table) = functions_of(&program) else {
         return;
     };
-    std::thread::sleep(Duration::from_millis(3500));
-    let path = format!("/processes/{}/functions?limit=0", running.id());
-    let table = reads::until(daemon, &path, unix_now_ns(), |_| true);
     let samples = number(reads::function(&table, "target"), "/samples/exclusive");
     assert!(samples > 100, "{samples} samples");
-    let is_wrong = |row: &&serde_json::Value| text(row, "/function") == "before_target";
+    let is_wrong = |row: &&Value| text(row, "/function") == "before_target";
     assert_eq!(reads::rows(&table).iter().find(is_wrong), None);
 }
