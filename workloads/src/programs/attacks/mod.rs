@@ -69,6 +69,17 @@ fn mount(
     Ok(())
 }
 
+/// Takes away what was mounted there.
+fn unmount(target: &str) -> anyhow::Result<()> {
+    let text = CString::new(target).context("a zero byte")?;
+    // SAFETY: a zero-terminated string that outlives the call.
+    if unsafe { libc::umount2(text.as_ptr(), libc::MNT_DETACH) } != 0 {
+        return Err(std::io::Error::last_os_error())
+            .with_context(|| format!("unmounting {target}"));
+    }
+    Ok(())
+}
+
 /// Maps memory; without a file it has none.
 fn map(
     at: usize,

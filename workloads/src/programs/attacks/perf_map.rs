@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail};
 
-use super::{Program, code_page, enter_namespaces, mount};
+use super::{Program, code_page, enter_namespaces, mount, unmount};
 use crate::options::Options;
 use crate::sys;
 use crate::truth::Truth;
@@ -34,7 +34,8 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         bail!("{secret} can be read without an attack");
     }
     let own = format!("/tmp/perf-{}.map", std::process::id());
-    std::fs::write(&own, "")?;
+    std::fs::write(&own, "")
+        .with_context(|| format!("writing {own}: remove it if an earlier process left it there"))?;
     enter_namespaces()?;
     mount(secret, &own, "", libc::MS_BIND, "")?;
     let page = code_page(CODE_AT, &CODE)?;
@@ -46,7 +47,9 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         std::hint::black_box(code(1_000_000));
         calls += 1;
     }
-    std::fs::remove_file(&own).unwrap_or_default();
+    // Else the file could not be removed, and would be in the way of who has this number next.
+    unmount(&own)?;
+    std::fs::remove_file(&own).with_context(|| format!("removing {own}"))?;
     truth.set("calls", calls);
     Ok(truth)
 }
