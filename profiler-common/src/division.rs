@@ -25,7 +25,9 @@ mod rounding;
 pub mod strata;
 mod totals;
 
-pub use confidence::{Column, Estimate, Interval, KernelTicks, MARK_PARTS, equal_marks};
+pub use confidence::{
+    Column, Estimate, Interval, KernelTicks, MARK_PARTS, equal_marks, equal_weights,
+};
 pub use rounding::shares;
 
 /// Where the marks of a [`MarkSort`] are in a [`Primary`].

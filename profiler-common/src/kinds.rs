@@ -116,8 +116,9 @@ pub struct Primary {
     pub exact: WaitNs,
     /// Waits outside calls that were walked with chance 1/k: k times their length, nanoseconds.
     pub weighted: WaitNs,
-    /// Sums of the squares of these weights, in square microseconds; saturating.
-    pub squares_us2: WaitNs,
+    /// Sums of the squares of these weights, in square milliseconds, each rounded by chance;
+    /// saturating.
+    pub squares_ms2: WaitNs,
     /// What marks that stand for several add to the variance of their sum, beyond 1 each, by kind:
     /// where a walk stood for k and m marks had fallen by then, m² k (k - 1); saturating.
     pub excess: [u64; MARKS],
@@ -144,7 +145,7 @@ impl Primary {
         add_each(&mut self.marks, &other.marks);
         add_each(&mut self.exact, &other.exact);
         add_each(&mut self.weighted, &other.weighted);
-        add_each(&mut self.squares_us2, &other.squares_us2);
+        add_each(&mut self.squares_ms2, &other.squares_ms2);
         add_each(&mut self.excess, &other.excess);
         self.tick_excess = self.tick_excess.saturating_add(other.tick_excess);
         self.walks = self.walks.saturating_add(other.walks);
@@ -168,7 +169,7 @@ impl Primary {
             &self.marks,
             &self.exact,
             &self.weighted,
-            &self.squares_us2,
+            &self.squares_ms2,
             &self.excess,
             core::slice::from_ref(&self.tick_excess),
             core::slice::from_ref(&self.walks),
@@ -185,7 +186,7 @@ impl Primary {
         let [m0, m1, m2] = &mut self.marks;
         let [e0, e1] = &mut self.exact;
         let [w0, w1] = &mut self.weighted;
-        let [s0, s1] = &mut self.squares_us2;
+        let [s0, s1] = &mut self.squares_ms2;
         let [x0, x1, x2] = &mut self.excess;
         [
             t0,

@@ -26,8 +26,10 @@ const MAX_POINTS: u64 = 2 * MAX_GAPS + 1;
 pub const RATE_NS: u64 = 100_000_000;
 /// At least one of `1 << MAX_RATE_SHIFT` waits outside calls is walked.
 pub const MAX_RATE_SHIFT: u32 = 16;
-/// Waits of this length or more are exactly their stack's, where it has been walked.
-pub const LONG_WAIT_NS: u64 = 1_000_000_000;
+/// Waits outside calls of this length or more are no part of a division: exactly their stack's,
+/// where that is known. Most of that length have been looked at from outside long before; and a
+/// weight of up to `1 << MAX_RATE_SHIFT` times as long overflows nothing.
+pub const LONG_WAIT_NS: u64 = 600_000_000_000;
 
 /// What is known of the wait that is open, or was last: values of [`ThreadMarks::wait`].
 pub mod wait {
@@ -35,11 +37,11 @@ pub mod wait {
     pub const UNSEEN: u32 = 0;
     /// Exactly its stack's: inside a call and walked, or read from outside.
     pub const EXACT: u32 = 1;
-    /// Outside calls, drawn and walked.
+    /// Drawn, as outside calls, and walked.
     pub const DRAWN: u32 = 2;
-    /// Outside calls, drawn, but its stack found no room.
+    /// Drawn, but its stack found no room.
     pub const UNKEPT: u32 = 3;
-    /// Outside calls, not drawn.
+    /// Not drawn.
     pub const PASSED: u32 = 4;
 }
 
@@ -51,8 +53,10 @@ pub struct WaitSums {
     pub exact: WaitNs,
     /// Drawn waits, nanoseconds times their weight.
     pub weighted: WaitNs,
-    /// Sums of the squares of these products, in square microseconds; saturating.
-    pub squares_us2: WaitNs,
+    /// Sums of the squares of these products, in square milliseconds; saturating. Each is rounded
+    /// up or down by chance, so that many small ones have their sum: waits are of microseconds, and
+    /// what a wait of minutes stands for has a place too.
+    pub squares_ms2: WaitNs,
 }
 
 impl WaitSums {
@@ -63,8 +67,8 @@ impl WaitSums {
         while class < WAITS {
             self.exact[class] += other.exact[class];
             self.weighted[class] += other.weighted[class];
-            self.squares_us2[class] =
-                self.squares_us2[class].saturating_add(other.squares_us2[class]);
+            self.squares_ms2[class] =
+                self.squares_ms2[class].saturating_add(other.squares_ms2[class]);
             class += 1;
         }
     }
@@ -78,21 +82,37 @@ impl WaitSums {
 
     /// `own` of it is not weighted: only this wait had that.
     #[inline(always)]
-    fn of_drawn(waited: WaitNs, own: WaitNs, shift: u32) -> Self {
+    fn of_drawn(waited: WaitNs, own: WaitNs, shift: u32, random: &mut impl FnMut() -> u32) -> Self {
         let mut sums = Self::of_exact(own);
         let mut class = 0;
         while class < WAITS {
             let weighted_ns = (waited[class] - own[class]) << shift;
-            let us = weighted_ns / 1000;
             sums.weighted[class] = weighted_ns;
-            sums.squares_us2[class] = if us > u32::MAX as u64 {
-                u64::MAX
-            } else {
-                us * us
-            };
+            sums.squares_ms2[class] = square_ms2(weighted_ns, random);
             class += 1;
         }
         sums
+    }
+}
+
+/// The square of `ns` in square milliseconds, rounded by chance: what is below one is one as often
+/// as it is a part of it. Saturating.
+#[inline(always)]
+fn square_ms2(ns: u64, random: &mut impl FnMut() -> u32) -> u64 {
+    const US2_PER_MS2: u64 = 1_000_000;
+    const ROUNDED_NS: u64 = 1_000_000_000;
+    if ns == 0 {
+        0
+    } else if ns < ROUNDED_NS {
+        let us = ns / 1000;
+        (us * us + random() as u64 % US2_PER_MS2) / US2_PER_MS2
+    } else {
+        let ms = ns / 1_000_000;
+        if ms > u32::MAX as u64 {
+            u64::MAX
+        } else {
+            ms * ms
+        }
     }
 }
 
@@ -212,10 +232,10 @@ impl ThreadMarks {
         marks
     }
 
-    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be
-    /// walked. Then [`ThreadMarks::walked`] follows outside calls, and [`ThreadMarks::keep`] if
-    /// that comes to a row. The processor affords one of `1 << walk_shift()` such walks, which is
-    /// asked where it matters.
+    /// The thread leaves its processor at `now_ns`, inside a call whose exit will be seen, or not
+    /// (`inside`). True: it is to be walked. Then [`ThreadMarks::walked`] follows if it is drawn
+    /// ([`ThreadMarks::is_drawn`]), and [`ThreadMarks::keep`] if that comes to a row. The processor
+    /// affords one of `1 << walk_shift()` such walks, which is asked where it matters.
     #[inline(always)]
     pub fn leave(
         &mut self,
@@ -279,6 +299,13 @@ impl ThreadMarks {
         drawn
     }
 
+    /// Was the wait that is open drawn, and stands for others?
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_drawn(&self) -> bool {
+        self.wait == wait::DRAWN || self.wait == wait::UNKEPT
+    }
+
     /// The walk of the switch-out has a row.
     #[inline(always)]
     pub fn keep(&mut self) {
@@ -289,7 +316,8 @@ impl ThreadMarks {
         };
     }
 
-    /// The wait has ended, `waited` long, inside a call or outside. Where its time goes.
+    /// The wait has ended, `waited` long; where its time goes. `inside`: if nothing else is known,
+    /// it is divided by the marks of the call it was in.
     #[inline(always)]
     pub fn end_wait(
         &mut self,
@@ -303,7 +331,7 @@ impl ThreadMarks {
         if known == wait::EXACT {
             return Ended::Walked(WaitSums::of_exact(waited));
         }
-        if inside {
+        if inside && known == wait::UNSEEN {
             self.divide_inside(waited, min_interval_ns, random);
             return Ended::Divided;
         }
@@ -324,7 +352,7 @@ impl ThreadMarks {
             if known == wait::PASSED {
                 return Ended::Divided;
             }
-            WaitSums::of_drawn(waited, own, self.wait_shift)
+            WaitSums::of_drawn(waited, own, self.wait_shift, random)
         };
         if known == wait::DRAWN {
             Ended::Walked(sums)
@@ -392,7 +420,7 @@ impl ThreadMarks {
         min_interval_ns: u64,
         random: &mut impl FnMut() -> u32,
     ) -> Ended {
-        if inside {
+        if inside && sums.weighted[BLOCKED] | sums.weighted[RUNNABLE] == 0 {
             self.divide_inside(sums.exact, min_interval_ns, random);
             Ended::Divided
         } else {
@@ -400,11 +428,19 @@ impl ThreadMarks {
         }
     }
 
-    /// Has the wait that is open no stack of its own? Then one may be found from outside.
+    /// Is there a stack of the wait that is open, walked or found?
+    #[must_use]
+    pub const fn has_stack(&self) -> bool {
+        self.wait == wait::EXACT || self.wait == wait::DRAWN
+    }
+
+    /// May the wait that is open become exactly its stack's by a stack found from outside? Also one
+    /// that was drawn and walked, and stands for others: whether a wait is found must not depend on
+    /// whether it was drawn. Else those that are drawn would stand for some that are found, too.
     #[must_use]
     #[inline(always)]
-    pub const fn lacks_stack(&self) -> bool {
-        self.wait != wait::EXACT && self.wait != wait::DRAWN
+    pub const fn may_be_found(&self) -> bool {
+        !(self.wait == wait::EXACT || self.wait == wait::DRAWN && self.wait_shift == 0)
     }
 
     /// Was the begin of the wait that is open not seen, as far as this tells?
@@ -413,8 +449,7 @@ impl ThreadMarks {
         self.wait == wait::UNSEEN && !inside
     }
 
-    /// The stack of the wait that is open, or has just ended, was found from outside: of one that
-    /// was walked, only after a second, from when on it is exactly its stack's anyway.
+    /// The stack of the wait that is open, or has just ended, was found from outside.
     #[inline(always)]
     pub fn find(&mut self) {
         self.wait = wait::EXACT;

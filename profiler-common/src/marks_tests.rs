@@ -249,7 +249,7 @@ fn drawn_waits_stand_for_all() {
         match marks.end_wait(false, wait, MS, &mut random) {
             Ended::Walked(sums) if walked => {
                 weighted[place] += sums.weighted[RUNNABLE];
-                squares += sums.squares_us2[RUNNABLE] as f64;
+                squares += sums.squares_ms2[RUNNABLE] as f64;
             }
             Ended::Divided if !walked => {}
             other => panic!("{other:?}, walked: {walked}"),
@@ -261,7 +261,7 @@ fn drawn_waits_stand_for_all() {
         walks < 2 * allowed && walks > allowed / 4,
         "{walks} of {allowed}"
     );
-    let sigma_ns = squares.sqrt() * 1000.0;
+    let sigma_ns = squares.sqrt() * 1e6;
     for (place, length_ns) in lengths_ns.iter().enumerate() {
         let off = weighted[place] as f64 - 200_000.0 * *length_ns as f64;
         assert!(
@@ -292,8 +292,8 @@ fn rare_waits_outside_calls_are_all_walked() {
 
 #[test]
 fn long_waits_are_exact_or_not_sampled() {
-    // Check that a wait of a second outside calls is exactly its stack's if it was walked, whatever
-    // it would stand for, and is never stood for by shorter ones.
+    // Check that a wait outside calls of more than any that is divided is exactly its stack's if it
+    // was walked, whatever it would stand for, and is never stood for by shorter ones.
     let long = [LONG_WAIT_NS - 1, 1];
     let short = [LONG_WAIT_NS - 2, 1];
     let mut random = drawn(10);
@@ -308,7 +308,7 @@ fn long_waits_are_exact_or_not_sampled() {
     };
     let none = [0; WAITS];
     let exact = WaitSums::of_exact(long);
-    let eight = WaitSums::of_drawn(short, [0; WAITS], 3);
+    let eight = WaitSums::of_drawn(short, [0; WAITS], 3, &mut || 0);
     assert_eq!(eight.weighted, [8 * short[0], 8]);
     assert_eq!(end(wait::DRAWN, long), (Ended::Walked(exact), none));
     assert_eq!(end(wait::UNKEPT, long), (Ended::NotKept(exact), none));
@@ -321,16 +321,67 @@ fn long_waits_are_exact_or_not_sampled() {
 }
 
 #[test]
+fn what_is_found_from_outside_stands_for_itself() {
+    // Check that a wait that is found is exactly its stack's whether it was drawn or not, and
+    // whatever it would have stood for; and that each may be found but who has all of its stack.
+    let mut random = drawn(11);
+    for (known, shift, may_be_found) in [
+        (wait::UNSEEN, 0, true),
+        (wait::PASSED, 0, true),
+        (wait::UNKEPT, 3, true),
+        (wait::DRAWN, 3, true),
+        (wait::DRAWN, 0, false),
+        (wait::EXACT, 0, false),
+    ] {
+        let mut marks = ThreadMarks {
+            wait: known,
+            wait_shift: shift,
+            ..ThreadMarks::default()
+        };
+        assert_eq!(marks.may_be_found(), may_be_found, "{known} {shift}");
+        marks.find();
+        let waited = [2 * MS, MS];
+        let ended = marks.end_wait(false, waited, MS, &mut random);
+        assert_eq!(ended, Ended::Walked(WaitSums::of_exact(waited)));
+        assert_eq!(marks.outside, [0; WAITS]);
+    }
+}
+
+#[test]
+fn squares_of_small_weights_have_their_sum() {
+    // Check that the squares of many weights of microseconds add up in square milliseconds, and
+    // that nothing has none.
+    let mut random = drawn(12);
+    for (us, count) in [(20, 400_000_u64), (300, 20_000), (5_000, 100)] {
+        let waited = [us * 1000, 0];
+        let mut sums = WaitSums::default();
+        for _ in 0..count {
+            sums.add(&WaitSums::of_drawn(waited, [0; WAITS], 0, &mut random));
+        }
+        let expected = (us * us * count) as f64 / 1e6;
+        let off = (sums.squares_ms2[0] as f64 - expected).abs();
+        assert!(
+            off <= 4.0 * expected.sqrt(),
+            "{us}: off by {off} of {expected}"
+        );
+        assert_eq!(sums.squares_ms2[1], 0);
+    }
+}
+
+#[test]
 fn weights_that_cannot_be_squared_saturate() {
     // Check that the largest weight of the longest drawn wait overflows nothing, and has a square
     // that says so.
-    let squared = WaitSums::of_drawn([u64::from(u32::MAX) * 1000; WAITS], [0; WAITS], 0);
-    assert_eq!(squared.squares_us2[0], u64::from(u32::MAX).pow(2));
-    let mut sums = WaitSums::of_drawn([LONG_WAIT_NS - 1; WAITS], [0; WAITS], MAX_RATE_SHIFT);
+    let mut never = || panic!("nothing is rounded");
+    let largest_ms = u64::from(u32::MAX);
+    let squared = WaitSums::of_drawn([largest_ms * MS; WAITS], [0; WAITS], 0, &mut never);
+    assert_eq!(squared.squares_ms2[0], largest_ms.pow(2));
+    let longest = [LONG_WAIT_NS - 1; WAITS];
+    let mut sums = WaitSums::of_drawn(longest, [0; WAITS], MAX_RATE_SHIFT, &mut never);
     let one = sums;
-    assert_eq!(sums.squares_us2[0], u64::MAX);
+    assert_eq!(sums.squares_ms2[0], u64::MAX);
     sums.add(&one);
-    assert_eq!(sums.squares_us2[0], u64::MAX);
+    assert_eq!(sums.squares_ms2[0], u64::MAX);
     assert_eq!(sums.weighted[0], 2 * one.weighted[0]);
 }
 

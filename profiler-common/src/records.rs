@@ -34,6 +34,9 @@ pub mod system_calls {
     pub const NAMED: u32 = 1;
     /// The hooks are not attached, or about to be detached.
     pub const OFF: u32 = 2;
+    /// As [`ALL`], for a moment: whoever waits now will mostly come back when they are detached, so
+    /// waits are drawn as they are outside calls.
+    pub const SAMPLED: u32 = 3;
 }
 
 /// Values of [`Control::scanning`].

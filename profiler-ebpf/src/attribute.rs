@@ -235,7 +235,7 @@ pub fn end_wait(
     calls::leave_wait(record, waited);
     // When it began: the clock has come to its end.
     let since_ns = record.clock.last_ns - waited[BLOCKED] - waited[RUNNABLE];
-    if (record.marks.lacks_stack() || may_come_further(record.off_cpu_end))
+    if (record.marks.may_be_found() || may_come_further(record.off_cpu_end))
         && let Some(found) = look::outside_stack(slot, since_ns)
     {
         cold_path();
@@ -367,7 +367,7 @@ static EMPTY: SumValue = SumValue {
     waits: WaitSums {
         exact: [0; 2],
         weighted: [0; 2],
-        squares_us2: [0; 2],
+        squares_ms2: [0; 2],
     },
     marks: [0; MARKS],
     excess: [0; MARKS],

@@ -16,7 +16,10 @@ pub fn evaluate(task: Task, control: &Control) -> u32 {
     if control.all == 0 && !named {
         return 0;
     }
-    if calls == system_calls::ALL || (calls == system_calls::NAMED && named) {
+    if calls == system_calls::ALL
+        || calls == system_calls::SAMPLED
+        || (calls == system_calls::NAMED && named)
+    {
         REF_TARGET | REF_CALLS
     } else {
         REF_TARGET

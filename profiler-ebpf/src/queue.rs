@@ -159,13 +159,13 @@ fn place(tid: u32) -> Option<*mut u32> {
     WALKED.get_ptr_mut(tid % WALKED_PLACES)
 }
 
-/// The task leaves its processor and is about to be walked: if that is outside calls, its wake is
-/// to be noted.
+/// The task leaves its processor and is about to be walked: if it was drawn, its wake is to be
+/// noted.
 #[inline(always)]
 pub fn note_walked(task: Task, record: &ThreadRecord) {
     let tid = task.tid();
     if kernel::reads_queues()
-        && !task::is_inside_now(record)
+        && task::is_drawn_now(record)
         && let Some(place) = place(tid)
     {
         // SAFETY: one aligned word.

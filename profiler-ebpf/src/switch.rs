@@ -11,7 +11,7 @@ use core::hint::cold_path;
 use profiler_common::Counter;
 use profiler_common::clock::{Phase, UNTRACED, Wake};
 use profiler_common::marks::{is_inside, wait};
-use profiler_common::records::{Control, OnProcessor, idle};
+use profiler_common::records::{Control, OnProcessor, idle, system_calls};
 
 use crate::attribute::{self, WalkEvent};
 use crate::calls;
@@ -85,7 +85,7 @@ fn leave(
         } else {
             task.untraced_call()
         };
-        let inside = is_inside(&record.clock);
+        let inside = is_inside(&record.clock) && control.system_calls != system_calls::SAMPLED;
         let mut shift = 0;
         let walk_shift = || {
             shift = task::walk_shift(record.pid, current, control, now_ns);
@@ -122,8 +122,7 @@ fn leave(
             record.off_cpu_end = stack.end;
             record.marks.keep();
         }
-        // Asked again: kept over the walk, it would have the verifier check that twice.
-        if !task::is_inside_now(record) {
+        if task::is_drawn_now(record) {
             // SAFETY: take nothing.
             let (walked_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
             record.marks.walked(now_ns, walked_ns, cpu, current.idle_ns);

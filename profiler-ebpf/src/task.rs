@@ -524,12 +524,13 @@ pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecor
     result
 }
 
-/// Is it inside a system call, by what its record says now? As `is_inside`, of which the compiler
-/// keeps what it once was.
+/// Was the wait that begins drawn? As `ThreadMarks::is_drawn`, of which the compiler would keep
+/// what it once was over the walk: the verifier would check that twice.
 #[inline(always)]
-pub fn is_inside_now(record: &ThreadRecord) -> bool {
+pub fn is_drawn_now(record: &ThreadRecord) -> bool {
     // SAFETY: a word of the record.
-    unsafe { core::ptr::read_volatile(&raw const record.clock.call) != NO_CALL }
+    let known = unsafe { core::ptr::read_volatile(&raw const record.marks.wait) };
+    known == wait::DRAWN || known == wait::UNKEPT
 }
 
 /// Is an update of the record under way? Asked by the tick, which may have interrupted one.

@@ -297,8 +297,8 @@ impl Stratum {
                 (all / each, 1.0)
             }
             MarkPlaces::Weights(index) => {
-                let squares_us2 = self.sum.squares_us2[index];
-                (effective(self.sum.weighted[index], squares_us2), 1.0)
+                let squares_ms2 = self.sum.squares_ms2[index];
+                (equal_weights(self.sum.weighted[index], squares_ms2), 1.0)
             }
         };
         estimate.add_share(kind, kind_ns, share, marks, in_step);
@@ -349,14 +349,14 @@ fn each_mark(share: f64, own: (u64, u64), all: (u64, u64)) -> f64 {
 }
 
 /// As many equal weights as good as these: (sum of w)^2 / sum of w^2, at least 1.
-fn effective(weights_ns: u64, squares_us2: u64) -> f64 {
-    if squares_us2 == u64::MAX {
+#[must_use]
+pub fn equal_weights(weights_ns: u64, squares_ms2: u64) -> f64 {
+    if squares_ms2 == u64::MAX {
         return 1.0; // Saturated: nothing is known but that there was one.
     }
-    let weights_us = float(weights_ns) / 1e3;
-    // Weights are squared in whole microseconds: what that cut off is no more than about the weight
-    // itself.
-    (weights_us * weights_us / (float(squares_us2) + weights_us)).max(1.0)
+    let weights_ms = float(weights_ns) / 1e6;
+    // Squares are rounded by chance: where the sum is small it may be one too low.
+    (weights_ms * weights_ms / (float(squares_ms2) + 1.0)).max(1.0)
 }
 
 /// Wilson's interval of a `share` seen among `marks`.

@@ -94,14 +94,14 @@ fn marks_that_are_no_news_do_not_count() {
     sum.excess[MARK_CALL] = excess(1 << 20, 14);
     assert!(width(&sum, &half, Kind::Call, 0) > few * 3);
 
-    // 100 equal weights of 1 ms.
+    // 100 equal weights of 100 ms.
     let mut waits = Primary::default();
-    (waits.weighted[0], waits.squares_us2[0]) = (100_000_000, 100_000_000);
+    (waits.weighted[0], waits.squares_ms2[0]) = (10_000_000_000, 1_000_000);
     let mut half = waits;
     half.weighted[0] /= 2;
     assert!(width(&waits, &half, Kind::OutsideBlocked, 0).abs_diff(alone) < alone / 100);
     // One of them is as long as nine others together.
-    waits.squares_us2[0] += 80_000_000;
+    waits.squares_ms2[0] += 800_000;
     assert!(width(&waits, &half, Kind::OutsideBlocked, 0) > alone * 5 / 4);
 }
 
@@ -113,7 +113,7 @@ fn what_is_exact_has_no_interval() {
     cell.exact = [700, 0];
     let mut other = calls(9);
     other.weighted = [600, 0];
-    other.squares_us2 = [300, 0];
+    other.squares_ms2 = [300, 0];
     let sum = sum_of(&[cell, other]);
     let stratum = Stratum::new(
         &kinds(&[(Kind::Call, 1000), (Kind::OutsideBlocked, 600)]),

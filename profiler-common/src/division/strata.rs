@@ -90,7 +90,7 @@ pub fn part_of(set: &KindSet, with_exact: bool, cell: &Primary) -> Primary {
     for (index, kind) in outside.into_iter().enumerate() {
         if set[kind as usize] {
             part.weighted[index] = cell.weighted[index];
-            part.squares_us2[index] = cell.squares_us2[index];
+            part.squares_ms2[index] = cell.squares_ms2[index];
         }
     }
     if with_exact {

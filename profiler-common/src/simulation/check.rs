@@ -221,6 +221,7 @@ fn near_misses_are_noticed() {
         (DivisionRule::OutsideAtExit, "page faults that wait"),
         (DivisionRule::WalksAreWaited, "quick faults and late ones"),
         (DivisionRule::WalkedStandForAll, "short and long sleeps"),
+        (DivisionRule::FoundIfUnwalked, "waits found from outside"),
         (
             DivisionRule::WaitsAreBlocked,
             "preempted in calls and outside",

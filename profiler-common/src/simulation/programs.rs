@@ -93,6 +93,11 @@ pub(super) const ALL: &[(&str, ProgramKind)] = &[
     ("preempted in calls and outside", traced(preempted)),
     ("calls that do not return", traced(no_return)),
     ("a call killed in its middle", ProgramKind::World(killed)),
+    ("waits found from outside", ProgramKind::World(found_waits)),
+    (
+        "waits in calls that are drawn",
+        ProgramKind::World(drawn_in_calls),
+    ),
     (
         "calls that are not traced",
         ProgramKind::Loop(server, UNTRACED, 20 * SECOND),
@@ -331,6 +336,44 @@ fn killed(world: &mut World) {
             does.run(draw.exponential(2 * MS));
         });
     }
+}
+
+/// Waits of a second or so, of which few are walked. Which are found from outside depends on where
+/// they are and on their length.
+fn found_waits(world: &mut World) {
+    if world.gap_ns > 0 {
+        world.affords = |_| 3;
+    }
+    world.finds = |place, ns| match place {
+        0 if ns > SECOND => 0.9,
+        1 => 0.2,
+        _ => 0.0,
+    };
+    thread(world, UNTRACED, |does, draw| {
+        for _ in 0..4000 {
+            does.off_cpu(0, [draw.even(SECOND, 0.5, 1.5), 20 * US]);
+            does.off_cpu(1, [draw.wiggle(1500 * MS), 10 * US]);
+            does.off_cpu(2, [draw.wiggle(300 * MS), 5 * US]);
+        }
+    });
+}
+
+/// Waits in calls that are traced in samples: the exit of one that lasts is not seen.
+fn drawn_in_calls(world: &mut World) {
+    world.draws_waits = true;
+    if world.gap_ns > 0 {
+        world.affords = |_| 2;
+    }
+    thread(world, 0, |does, draw| {
+        for _ in 0..3000 {
+            for (place, us, seen) in [(0, 2000, true), (1, 6000, false), (2, 500, true)] {
+                does.enter(place);
+                does.run(10 * US);
+                does.wait([draw.exponential(us * US), 20 * US]);
+                does.leave(seen);
+            }
+        }
+    });
 }
 
 fn kernel_thread(does: &mut dyn Actions, draw: &mut Draw) {

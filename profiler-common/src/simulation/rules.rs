@@ -35,6 +35,8 @@ pub(super) enum DivisionRule {
     WalkedStandForAll,
     /// What a drawn wait stands for is as long as it was, its own walk included.
     WalksAreWaited,
+    /// Only waits that were not walked are found from outside.
+    FoundIfUnwalked,
     /// All marks of a wait are marks of its blocked part.
     WaitsAreBlocked,
     /// A walk at which no mark has fallen leaves no trace: the next one takes all since an earlier

@@ -188,7 +188,8 @@ impl<'world> SimulatedThread<'world> {
     /// Waits in `place`.
     fn leave_cpu(&mut self, place: usize, mut waited: WaitNs) {
         let gap_ns = self.world.gap_ns;
-        let inside = is_inside(&self.clock);
+        let in_traced_call = is_inside(&self.clock);
+        let inside = in_traced_call && !self.world.draws_waits;
         let left_ns = self.world.now_ns;
         self.clock.switch_out(left_ns, waited[BLOCKED] > 0);
         let shift = self.world.walk_shift();
@@ -201,7 +202,7 @@ impl<'world> SimulatedThread<'world> {
             is_walked = self.is_among_first(left_ns);
         }
         if is_walked {
-            if inside {
+            if in_traced_call {
                 self.walk(place);
             }
             self.marks.keep();
@@ -228,6 +229,13 @@ impl<'world> SimulatedThread<'world> {
         if self.world.rule == DivisionRule::WeightAfterWait && length(waited) >= RATE_NS {
             self.marks.wait_shift = 0;
         }
+        let may_be_found = match self.world.rule {
+            DivisionRule::FoundIfUnwalked => !self.marks.has_stack(),
+            _ => self.marks.may_be_found(),
+        };
+        if may_be_found && self.world.is_found(place, waited) {
+            self.marks.find();
+        }
         let random = &mut self.world.random;
         let ended = self
             .marks
@@ -249,7 +257,7 @@ impl<'world> SimulatedThread<'world> {
         let mut given = Primary {
             exact: sums.exact,
             weighted: sums.weighted,
-            squares_us2: sums.squares_us2,
+            squares_ms2: sums.squares_ms2,
             ..Primary::default()
         };
         match self.world.rule {

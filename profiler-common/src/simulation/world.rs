@@ -84,6 +84,10 @@ pub(super) struct World {
     pub(super) gap_ns: u64,
     /// At which time one of `1 << shift` walks is afforded.
     pub(super) affords: fn(u64) -> u32,
+    /// Calls are traced in samples: their waits are drawn.
+    pub(super) draws_waits: bool,
+    /// The chance that a wait in this place, which lasts so long, is found from outside.
+    pub(super) finds: fn(usize, u64) -> f64,
     pub(super) now_ns: u64,
     pub(super) ticks: DrawnTicks,
     /// Of the marks.
@@ -103,6 +107,8 @@ impl World {
             rule,
             gap_ns: GAP_NS,
             affords: |_| 0,
+            draws_waits: false,
+            finds: |_, _| 0.0,
             now_ns: start_ns,
             ticks: DrawnTicks::new(seed.wrapping_mul(3), rule, start_ns),
             random: Draw::new(seed.wrapping_mul(3).wrapping_add(1)),
@@ -116,6 +122,12 @@ impl World {
     /// One of `1 << walk_shift` walks is afforded.
     pub(super) fn walk_shift(&self) -> u32 {
         (self.affords)(self.now_ns)
+    }
+
+    /// Is this wait found from outside?
+    pub(super) fn is_found(&mut self, place: usize, waited: WaitNs) -> bool {
+        let chance = (self.finds)(place, length(waited));
+        chance > 0.0 && self.random.even(1_000_000, 0.0, 1.0) < (chance * 1e6) as u64
     }
 
     /// The process that runs.

@@ -396,9 +396,9 @@ impl Collector {
         }
         let (stacks, processes) = (&mut self.stacks, &mut self.processes);
         let frames = self.profile.frames();
-        self.outside.work(&mut self.kernel, &mut |raw| {
-            stacks.add(raw, processes, frames)
-        });
+        let add = &mut |raw: &_| stacks.add(raw, processes, frames);
+        self.outside
+            .work(&mut self.kernel, self.spending.outside(), add);
     }
 
     /// A pass for nobody: those that sleep are left out, where that is worth it.

@@ -1,12 +1,18 @@
-//! Gives stacks to waits that have none: of threads that were asleep when they were first seen, and
-//! of those that have slept for a second since they were left unwalked, or were walked before it
-//! was known what their process has mapped. Their registers are taken from outside, their memory is
-//! read by a process that can be killed, and the stack is followed here. No thread is stopped or
-//! slowed down; if it ran meanwhile, the stack is thrown off_cpu.
+//! Gives stacks to waits that have none of their own: of threads that were asleep when they were
+//! first seen, and of those that have slept for a second since they were left unwalked, stand for
+//! others, or were walked before it was known what their process has mapped. Their registers are
+//! taken from outside, their memory is read by a process that can be killed, and the stack is
+//! followed here. No thread is stopped or slowed down; if it ran meanwhile, the stack is thrown
+//! away.
+//!
+//! Waits whose begin was seen are looked at as far as the budget goes: those that are not found are
+//! divided by the ones that were drawn. So whom to look at depends on nothing that tells whether a
+//! wait was drawn (docs/semantics.md section 4).
 //!
 //! When and how often says this module; how a stack is followed `walk`, how memory is read
 //! `sys::memory_reader`.
 
+mod subject;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
@@ -14,20 +20,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_common::StackEnd;
-use profiler_common::records::StackHead;
-use profiler_common::unwind::{HASH_SEED, UnwindFailure, hash_frame, stack_id};
+use profiler_common::unwind::UnwindFailure;
 use tracing::{debug, warn};
 
-use crate::kernel::{
-    Asked, Kernel, Looks, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait,
-};
+use crate::kernel::{Asked, Kernel, Looks, Pass, RawStack, RowFinder, StartError, UnwalkedWait};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
-    FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReadEnd, ReaderCounts, SUBCOMMAND,
+    MAX_RANGES, MemoryReader, PageRange, ReadEnd, ReaderCounts, SUBCOMMAND,
 };
 use crate::units::MonoNs;
 
-use walk::{Copies, Progress, Walked, walk};
+use subject::Subject;
+use walk::Copies;
 
 /// A wait whose beginning was seen is looked at when it has lasted so long: most are over by then.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
@@ -45,6 +49,9 @@ const FOLLOW_NS: u64 = 100_000_000;
 /// length has passed: no more than a tenth of the collector's time is spent here.
 const TURN_NS: u64 = 20_000_000;
 const RESTS: u64 = 9;
+/// What waits whose begin was seen may take at once, after a rest: twenty thousand threads take
+/// little more.
+const SAVED_NS: f64 = 1e9;
 /// Once nobody is left, the next turn comes so long after this one: threads that are looked at
 /// together cost less. It comes at once for threads that slept when they were first seen: whoever
 /// has just chosen them is asking.
@@ -52,11 +59,6 @@ const GATHER_NS: u64 = 1_000_000_000;
 /// How long the reading of the memory of up to [`MAX_RANGES`] threads may take: it takes about a
 /// millisecond.
 const READ_WITHIN: Duration = Duration::from_millis(100);
-/// Pages that are read with the first that a walk lacks, itself included: what most stacks that
-/// sleep have.
-const FIRST_PAGES: u32 = 4;
-/// Pages of one thread that are read at most.
-const MAX_PAGES: usize = 4 * RANGE_PAGES;
 /// A stack that ended for want of memory is looked at again after so long, then twice as long, and
 /// so on.
 const AGAIN_NS: u64 = 1_000_000_000;
@@ -96,6 +98,7 @@ pub struct OutsideCounts {
 struct Wait {
     since_ns: MonoNs,
     pid: u32,
+    begin_seen: bool,
     tries: u32,
     /// It is not looked at sooner.
     not_before_ns: MonoNs,
@@ -114,20 +117,6 @@ struct Barred {
     until_ns: MonoNs,
 }
 
-/// A thread that is looked at.
-struct Subject {
-    look: OutsideLook,
-    copies: Copies,
-    /// How many pages were copied.
-    pages: usize,
-    /// The walk, as far as it has got.
-    walked: Option<Walked>,
-    /// The page that it lacks.
-    lacks: Option<u64>,
-    late: bool,
-    unreadable: bool,
-}
-
 /// See the module.
 pub(super) struct Outside {
     reader: MemoryReader,
@@ -139,8 +128,13 @@ pub(super) struct Outside {
     renewed: HashMap<u32, MonoNs>,
     /// No wait is to be looked at sooner.
     soonest_ns: MonoNs,
+    /// Some whose begin was not seen is.
+    has_unseen: bool,
     rest_until_ns: MonoNs,
     gather_until_ns: MonoNs,
+    /// What waits whose begin was seen may take now, nanoseconds.
+    saved_ns: f64,
+    saved_at_ns: MonoNs,
     max_frames: usize,
     counts: OutsideCounts,
 }
@@ -154,8 +148,11 @@ impl Outside {
             barred: HashMap::new(),
             renewed: HashMap::new(),
             soonest_ns: MonoNs::MAX,
+            has_unseen: false,
             rest_until_ns: MonoNs::ZERO,
             gather_until_ns: MonoNs::ZERO,
+            saved_ns: SAVED_NS,
+            saved_at_ns: MonoNs::ZERO,
             max_frames,
             counts: OutsideCounts::default(),
         }
@@ -200,11 +197,13 @@ impl Outside {
                 wait.since_ns + LONG_WAIT_NS
             } else {
                 self.gather_until_ns = MonoNs::ZERO;
+                self.has_unseen = true;
                 at_ns
             };
             let noted = Wait {
                 since_ns: wait.since_ns,
                 pid,
+                begin_seen: wait.begin_seen,
                 tries: 0,
                 not_before_ns,
                 next_ns: (!lacks_rows).then_some(not_before_ns),
@@ -231,28 +230,41 @@ impl Outside {
         for wait in self.waits.values_mut() {
             if wait.lacks_rows && processes.contains(&wait.pid) {
                 wait.lacks_rows = false;
+                self.has_unseen |= !wait.begin_seen;
                 wait.next_ns = Some(wait.not_before_ns);
                 self.soonest_ns = self.soonest_ns.min(wait.not_before_ns);
             }
         }
     }
 
-    /// Looks at threads whose time has come, for a short time. `add` gets the frames of each stack
-    /// that is kept.
-    pub(super) fn work(&mut self, kernel: &mut Kernel, add: &mut dyn FnMut(&RawStack)) {
+    /// Looks at threads whose time has come, for a short time: at those whose wait was seen to
+    /// begin for no more than this `share` of one processor's time (`None`: any) in the long run.
+    /// `add` gets the frames of each stack that is kept.
+    pub(super) fn work(
+        &mut self,
+        kernel: &mut Kernel,
+        share: Option<f64>,
+        add: &mut dyn FnMut(&RawStack),
+    ) {
         let began_ns = monotonic_ns();
+        self.save(began_ns, share);
         if began_ns < self.rest_until_ns.max(self.gather_until_ns) {
             return;
         }
         let (mut worked, mut nobody_is_left) = (false, false);
         loop {
-            let slots = self.due(monotonic_ns());
+            let batch_ns = monotonic_ns();
+            let slots = self.due(batch_ns);
             if slots.is_empty() {
                 nobody_is_left = true;
                 break;
             }
             worked = true;
-            match self.batch(kernel, &slots, add) {
+            let seen = self.part_seen(&slots);
+            let looked = self.batch(kernel, &slots, add);
+            let took_ns = monotonic_ns().saturating_since(batch_ns);
+            self.saved_ns -= seen * took_ns as f64;
+            match looked {
                 Ok(true) => {}
                 // That was much time already.
                 Ok(false) => break,
@@ -277,24 +289,42 @@ impl Outside {
         }
     }
 
+    /// Of the time until now, this share is for waits whose begin was seen.
+    fn save(&mut self, now_ns: MonoNs, share: Option<f64>) {
+        let past_ns = now_ns.saturating_since(std::mem::replace(&mut self.saved_at_ns, now_ns));
+        let saved_ns = share.map_or(SAVED_NS, |share| share * past_ns as f64);
+        self.saved_ns = (self.saved_ns + saved_ns).min(SAVED_NS);
+    }
+
+    /// The part of these waits whose begin was seen.
+    fn part_seen(&self, slots: &[u32]) -> f64 {
+        let is_seen = |slot: &&u32| self.waits.get(slot).is_some_and(|wait| wait.begin_seen);
+        slots.iter().filter(is_seen).count() as f64 / slots.len().max(1) as f64
+    }
+
     /// Threads whose time has come, who has waited longest first; no more than are looked at
-    /// together.
+    /// together. While nothing is saved for others, those whose begin was not seen.
     fn due(&mut self, now_ns: MonoNs) -> Vec<u32> {
         let mut due: Vec<(MonoNs, u32)> = Vec::new();
-        if now_ns < self.soonest_ns {
+        let affords_seen = self.saved_ns > 0.0;
+        if now_ns < self.soonest_ns || !(affords_seen || self.has_unseen) {
             return Vec::new();
         }
         self.soonest_ns = MonoNs::MAX;
+        self.has_unseen = false;
         for (slot, wait) in &mut self.waits {
             let Some(next_ns) = &mut wait.next_ns else {
                 continue;
             };
+            self.has_unseen |= !wait.begin_seen;
             match self.barred.get(&wait.pid) {
                 Some(barred) if *next_ns <= now_ns && now_ns < barred.until_ns => {
                     self.counts.late += 1;
                     *next_ns = barred.until_ns;
                 }
-                _ if *next_ns <= now_ns => due.push((*next_ns, *slot)),
+                _ if *next_ns <= now_ns && (affords_seen || !wait.begin_seen) => {
+                    due.push((*next_ns, *slot));
+                }
                 _ => {}
             }
             // Of those that are due too: not all of them are looked at together.
@@ -481,117 +511,6 @@ impl Outside {
         self.counts.kept += 1;
         add(&raw);
         looks.hand_over(head.slot, MonoNs::new(head.since_ns), &raw.head);
-    }
-}
-
-impl Subject {
-    fn new(look: OutsideLook) -> Self {
-        Self {
-            look,
-            copies: Copies::default(),
-            pages: 0,
-            walked: None,
-            lacks: None,
-            late: false,
-            unreadable: false,
-        }
-    }
-
-    /// Follows the stack on what is known. True if it lacks memory that may be had.
-    fn step(&mut self, rows: &mut RowFinder<'_>, max_frames: usize) -> bool {
-        let is_over = self.walked.is_some() && self.lacks.is_none();
-        if self.look.head.kernel_thread != 0 || is_over || self.unreadable || self.late {
-            return false;
-        }
-        rows.enter_process(self.look.head.pid);
-        let of = (&self.look.head, &*self.look.returns);
-        let progress = walk(of, &self.copies, max_frames, |pc| rows.row(pc));
-        let (walked, lacks) = match progress {
-            Progress::Done(walked) => {
-                self.copies = Copies::default();
-                (walked, None)
-            }
-            Progress::Lacks(page, walked) => (walked, Some(page)),
-        };
-        self.walked = Some(walked);
-        self.lacks = lacks;
-        lacks.is_some() && !self.is_at_its_bound()
-    }
-
-    /// It was not followed, or lacks memory that nobody has tried to read.
-    fn is_unfinished(&self) -> bool {
-        let is_followed = self.walked.is_some() || self.look.head.kernel_thread != 0;
-        let lacks_memory = self.lacks.is_some() && !self.is_at_its_bound();
-        !self.late && !self.unreadable && (lacks_memory || !is_followed)
-    }
-
-    /// As much of its memory was read as may be.
-    fn is_at_its_bound(&self) -> bool {
-        self.pages >= MAX_PAGES
-    }
-
-    /// What to read next.
-    fn range(&self) -> Option<PageRange> {
-        let count = if self.pages == 0 {
-            FIRST_PAGES
-        } else {
-            RANGE_PAGES as u32
-        };
-        self.lacks.map(|first| PageRange {
-            tid: self.look.head.tid,
-            first,
-            count,
-        })
-    }
-
-    /// Takes in what was read.
-    fn take(&mut self, range: PageRange, found: FoundPages<'_>) {
-        match found {
-            FoundPages::Refused => self.unreadable = true,
-            FoundPages::Pages(pages) => {
-                for (number, page) in (range.first..).zip(pages) {
-                    self.copies.add(number, page.as_ref());
-                }
-                self.pages = self.copies.len();
-            }
-        }
-    }
-
-    fn end(&self) -> StackEnd {
-        let walked = self.walked.as_ref();
-        walked.map_or(StackEnd::None, |walked| walked.end)
-    }
-
-    /// As if it had travelled.
-    fn raw(&self, now_ns: MonoNs) -> RawStack {
-        let head = &self.look.head;
-        let kernel = &self.look.kernel;
-        let kernel_id = if kernel.is_empty() {
-            0
-        } else {
-            let hash = kernel.iter();
-            stack_id(hash.fold(HASH_SEED, |hash, address| hash_frame(hash, address.get())))
-        };
-        let (user_id, user) = match &self.walked {
-            Some(walked) => (walked.id(), walked.addresses.as_slice()),
-            None => (0, [].as_slice()),
-        };
-        RawStack {
-            head: StackHead {
-                user: user_id,
-                kernel: kernel_id,
-                time_ns: now_ns.ns(),
-                process_start_boot_ns: head.process_start_boot_ns,
-                process_start_ns: head.process_start_ns,
-                pid: head.pid,
-                user_len: u16::try_from(user.len()).unwrap_or(u16::MAX),
-                kernel_len: u16::try_from(kernel.len()).unwrap_or(u16::MAX),
-                end: self.end().to_u32(),
-                image: head.image,
-            },
-            user: user.into(),
-            kernel: kernel.clone(),
-        }
     }
 }
 

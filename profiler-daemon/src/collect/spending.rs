@@ -9,7 +9,7 @@ use profiler_common::limits::UNTRACED_CALL;
 use tracing::{debug, info, warn};
 
 use crate::kernel::{
-    Costs, Counts, Kernel, Pass, ProgramStats, ThreadSnapshot, TracedSystemCalls, Work,
+    CallTracing, Costs, Counts, Kernel, Pass, ProgramStats, ThreadSnapshot, TracedSystemCalls, Work,
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::processes::live::Processes;
@@ -404,8 +404,13 @@ impl SpendingControl {
         if wanted == kernel.targets.calls_are_traced() {
             return;
         }
+        let tracing = match tracing {
+            Tracing::All => CallTracing::On,
+            Tracing::Sampled { now: true } => CallTracing::Sample,
+            Tracing::Sampled { now: false } => CallTracing::Off,
+        };
         let (targets, programs) = (&mut kernel.targets, &mut kernel.programs);
-        if let Err(error) = kernel.calls.trace(wanted, targets, programs) {
+        if let Err(error) = kernel.calls.trace(tracing, targets, programs) {
             warn!("what is traced of system calls cannot be changed: {error}");
         } else if wanted && only_samples {
             self.looks += 1;
@@ -418,6 +423,11 @@ impl SpendingControl {
         controller
             .and_then(Controller::sample_ends_ns)
             .unwrap_or(MonoNs::MAX)
+    }
+
+    /// What looks from outside may take, as a share of one processor's time; `None`: anything.
+    pub(super) fn outside(&self) -> Option<f64> {
+        self.walks.as_ref().map(WalkPolicy::outside)
     }
 
     /// How long calls were not traced so far.

@@ -4,8 +4,8 @@
 //! What switches and wakes cost without walks cannot give way, since exact totals rest on it, nor
 //! can what this process takes, and ticks give way last. Where these take so much of the budget
 //! that walks at switches and at exits of calls would break it, such walks take less, down to a
-//! tenth of the budget. What tracing system calls costs does not count here: it gives way before
-//! walks do. (What walks may take of each process: `process_walks`.)
+//! tenth of the budget, or what is next to nothing. What tracing system calls costs does not count
+//! here: it gives way before walks do. (What walks may take of each process: `process_walks`.)
 
 use crate::kernel::WalkParts;
 
@@ -14,6 +14,9 @@ use crate::kernel::WalkParts;
 pub(super) const MOST: f64 = 0.4;
 /// The part that those at switches and exits may take in any case.
 pub(super) const LEAST: f64 = 0.1;
+/// Such walks may always cost as much as this share of one processor's time, within [`MOST`]: where
+/// little is at work, a tenth of the budget of that is too few walks to tell anything by.
+const FEW: f64 = 0.0005;
 /// What all else may always cost, as a share of one processor's time: beside little work even a
 /// sleeping daemon breaks a budget of some percent of it, and fewer walks would not gain that back.
 const NEGLIGIBLE: f64 = 0.004;
@@ -82,6 +85,14 @@ impl WalkPolicy {
         self.told.others + ticks.min(self.told.ticks)
     }
 
+    /// What looks from outside may take, as a share of one processor's time: as much as walks have
+    /// in any case, or what is always left to all else.
+    pub(super) fn outside(&self) -> f64 {
+        let spent = &self.spent;
+        let at_work = spent.busy_ns / spent.past_ns.max(1.0);
+        (LEAST * self.budget * at_work).max(NEGLIGIBLE)
+    }
+
     /// What has been spent since the last step; what walks may take from now on, if that has
     /// changed.
     pub(super) fn step(&mut self, spent: &WalkTimes) -> Option<WalkParts> {
@@ -93,7 +104,8 @@ impl WalkPolicy {
         let most = MOST * self.budget;
         let rest_ns = spent.others_ns + spent.tick_walks_ns - NEGLIGIBLE * spent.past_ns;
         let left = self.budget - rest_ns / spent.busy_ns;
-        let others = left.clamp(LEAST * self.budget, most);
+        let least = (LEAST * self.budget).max(FEW * spent.past_ns / spent.busy_ns);
+        let others = left.clamp(least.min(most), most);
         let before = self.told.others;
         if (others - before).abs() <= CHANGE * before && others < most {
             return None;
@@ -144,6 +156,11 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 0.15, "{found} {expected}");
         };
         near(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
+        assert_eq!(
+            policy.outside(),
+            NEGLIGIBLE,
+            "a tenth of 1 % of two is less"
+        );
         near(
             after(&mut policy, 30, &quarter(1.0, 0.010, 0.0005)),
             0.001_5,
@@ -155,6 +172,11 @@ mod tests {
         near(policy.all(), 0.005);
         assert_eq!(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
         assert_eq!(policy.parts().ticks, 0.004);
+        near(after(&mut policy, 30, &quarter(0.1, 0.05, 0.0005)), 0.002_5);
+        assert_eq!(after(&mut policy, 30, &quarter(0.05, 0.1, 0.0005)), 0.004);
+        let mut policy = WalkPolicy::new(0.05);
+        after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005));
+        near(policy.outside(), 0.01);
     }
 
     // Check that a storm is answered within some seconds, and that its end is, though nothing

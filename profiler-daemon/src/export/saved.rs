@@ -31,7 +31,7 @@ pub use names::SavedNames;
 /// What every such file begins with. The first byte is no text, so that nothing takes it for text.
 const MARK: [u8; 8] = *b"\x89profile";
 /// The number of the format.
-pub const FORMAT: u16 = 12;
+pub const FORMAT: u16 = 13;
 /// What the names of such files end in.
 pub const ENDING: &str = ".profile";
 /// The longest name of a version, bytes.

@@ -5,7 +5,7 @@
 //! too dear only being without them helps.
 
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use profiler_common::records::scanning;
+use profiler_common::records::{scanning, system_calls};
 use tracing::debug;
 
 use super::cost::Costs;
@@ -21,6 +21,17 @@ pub(super) const TRACEPOINTS: [&str; 2] = ["sys_enter", "sys_exit"];
 const ROUNDS: usize = 5;
 /// Calls of one loop: 0.1 to 0.5 ms.
 const CALLS: u32 = 1_000;
+
+/// Whether system calls are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallTracing {
+    /// They are not.
+    Off,
+    /// For a moment, in which waits are as they were before.
+    Sample,
+    /// Until further notice.
+    On,
+}
 
 /// The hooks.
 pub struct CallHooks {
@@ -69,10 +80,11 @@ impl CallHooks {
     /// [`StartError`] if the kernel refuses; they are then not traced.
     pub fn trace(
         &mut self,
-        on: bool,
+        tracing: CallTracing,
         targets: &mut TargetControl,
         programs: &mut Programs,
     ) -> Result<(), StartError> {
+        let on = tracing != CallTracing::Off;
         if self.whose == TracedSystemCalls::Off || on == targets.calls_are_traced() {
             return Ok(());
         }
@@ -81,9 +93,12 @@ impl CallHooks {
                 self.detach(programs)?;
                 return Err(error);
             }
-            return targets.trace_calls(self.whose);
+            return targets.trace_calls(match tracing {
+                CallTracing::Sample => system_calls::SAMPLED,
+                CallTracing::On | CallTracing::Off => self.whose.number(),
+            });
         }
-        targets.trace_calls(TracedSystemCalls::Off)?;
+        targets.trace_calls(system_calls::OFF)?;
         // Whoever makes calls has evaluated itself by now. The hooks go before the rest is
         // evaluated, which waits for the kernel: they are what is dear.
         self.detach(programs)?;

@@ -427,7 +427,7 @@ fn stack_sum(key: &SumKey, value: &SumValue) -> StackSum {
             marks: value.marks,
             exact: value.waits.exact,
             weighted: value.waits.weighted,
-            squares_us2: value.waits.squares_us2,
+            squares_ms2: value.waits.squares_ms2,
             excess: value.excess,
             tick_excess: value.tick_excess,
             walks: value.walks.into(),
@@ -452,8 +452,8 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
         marks: std::array::from_fn(|at| since(&new.marks, &old.marks, at)),
         exact: waits(&new.waits.exact, &old.waits.exact),
         weighted: waits(&new.waits.weighted, &old.waits.weighted),
-        squares_us2: std::array::from_fn(|at| {
-            squares(new.waits.squares_us2[at], old.waits.squares_us2[at])
+        squares_ms2: std::array::from_fn(|at| {
+            squares(new.waits.squares_ms2[at], old.waits.squares_ms2[at])
         }),
         excess: std::array::from_fn(|at| squares(new.excess[at], old.excess[at])),
         tick_excess: squares(new.tick_excess, old.tick_excess),

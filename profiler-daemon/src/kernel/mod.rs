@@ -64,7 +64,7 @@ use variant::Variant;
 use crate::sys::grace_period::GracePeriod;
 
 pub use calibration::{Calibration, ProbeCost, ProbeCosts};
-pub use calls::CallHooks;
+pub use calls::{CallHooks, CallTracing};
 pub use cost::{Costs, MapCost, ProgramStats};
 pub use counts::{Counts, Work};
 pub use drain::{Drain, MissingStack, Pass, RawStack, StackSum};

@@ -24,7 +24,7 @@ use super::process_walks::ProcessWalkTable;
 use super::programs::Programs;
 use super::readmission::{Readmission, ReadmissionCounts};
 use super::refusal::{StartError, errno};
-use super::settings::{KernelSettings, TracedSystemCalls};
+use super::settings::KernelSettings;
 use crate::error_chain::ErrorChain;
 use crate::sys::cgroup;
 use crate::sys::grace_period::GracePeriods;
@@ -279,13 +279,13 @@ impl TargetControl {
         self.control.value.system_calls != system_calls::OFF
     }
 
-    /// Has the system calls of these traced from now on, by each thread when it comes: every thread
-    /// that finds the new generation finds whose calls are traced.
+    /// Has system calls traced from now on, whose says a number of [`system_calls`], by each thread
+    /// when it comes: every thread that finds the new generation finds whose calls are traced.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub(super) fn trace_calls(&mut self, whose: TracedSystemCalls) -> Result<(), StartError> {
-        self.control.value.system_calls = whose.number();
+    pub(super) fn trace_calls(&mut self, whose: u32) -> Result<(), StartError> {
+        self.control.value.system_calls = whose;
         self.control.write()?;
         self.control.next_generation();
         self.control.write()

@@ -99,7 +99,7 @@ pub struct CallUnderWay {
     pub blocked_ns: u64,
 }
 
-/// A wait that has no whole stack, or one that was found from outside.
+/// A wait that may have a stack found from outside, or has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwalkedWait {
     /// When it began, or was first seen.
@@ -140,10 +140,11 @@ pub(super) fn snapshot(
     let phase = Phase::from_u32(view.phase)?;
     let is_off_cpu = matches!(seen, Phase::Blocked | Phase::Runnable);
     let since_ns = record.clock.last_ns;
-    let is_walked = !record.marks.lacks_stack();
+    let is_walked = record.marks.has_stack();
     let is_exact = record.marks.is_open_exact(view.last_ns - since_ns);
-    let cut_short = is_walked && is_exact && may_come_further(record.off_cpu_end);
-    let is_found = outside.since_ns == since_ns && (!is_walked || cut_short);
+    let may_be_found = record.marks.may_be_found();
+    let cut_short = !may_be_found && may_come_further(record.off_cpu_end);
+    let is_found = outside.since_ns == since_ns && (may_be_found || cut_short);
     let stack = if is_found {
         Some((outside.user, outside.kernel, outside.end))
     } else if is_exact {
@@ -212,7 +213,7 @@ pub(super) fn snapshot(
             })
             .or_else(|| untraced_wait(record, &view).filter(|_| is_off_cpu)),
         off_cpu,
-        unwalked: (is_off_cpu && (!is_walked || cut_short)).then_some(UnwalkedWait {
+        unwalked: (is_off_cpu && (may_be_found || cut_short)).then_some(UnwalkedWait {
             since_ns: MonoNs::new(since_ns),
             begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
             cut_short,

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use profiler_common::{
-    division::{Column, Estimate, KernelTicks, MARK_PARTS, Stratum, equal_marks, shares},
+    division::{
+        Column, Estimate, KernelTicks, MARK_PARTS, Stratum, equal_marks, equal_weights, shares,
+    },
     kinds::{Kind, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, Tick},
 };
 
@@ -45,11 +47,11 @@ impl Accuracy {
         }
         let gaps = call_parts.div_ceil(MARK_PARTS);
         self.marks.gaps = self.marks.gaps.saturating_add(gaps);
-        for (ns, squares_us2) in primary.weighted.iter().zip(primary.squares_us2) {
-            self.marks.waits = self
-                .marks
-                .waits
-                .saturating_add(equal_weights(*ns, squares_us2));
+        for (ns, squares_ms2) in primary.weighted.iter().zip(primary.squares_ms2) {
+            if *ns > 0 {
+                let waits = equal_weights(*ns, squares_ms2).ceil() as u64;
+                self.marks.waits = self.marks.waits.saturating_add(waits);
+            }
         }
     }
 
@@ -59,14 +61,6 @@ impl Accuracy {
         self.application.add(&other.application);
         self.marks.add(&other.marks);
     }
-}
-
-/// How many equal weights tell as much as these.
-fn equal_weights(ns: u64, squares_us2: u64) -> u64 {
-    let us = ns as f64 / 1e3;
-    // A wait of less than a microsecond has a square of nothing.
-    let squares = (squares_us2 as f64).max(us).max(1.0);
-    (us * us / squares).ceil() as u64
 }
 
 /// What a row holds of a stratum.
@@ -280,7 +274,7 @@ fn take_kernel_part(held: &mut Primary) -> Primary {
         // Where marks at gaps have a part in it, only what is exact is sure to have been walked.
         if part.marks[mark] > 0 {
             part.weighted[wait] = std::mem::take(&mut held.weighted[wait]);
-            part.squares_us2[wait] = std::mem::take(&mut held.squares_us2[wait]);
+            part.squares_ms2[wait] = std::mem::take(&mut held.squares_ms2[wait]);
         }
     }
     part

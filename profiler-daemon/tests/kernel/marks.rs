@@ -271,7 +271,7 @@ fn untraced_time_has_ticks_of_all_three_sorts() {
     );
     let total_ns = kinds[Kind::OutsideBlocked as usize];
     let weighted_ns = sum.weighted[BLOCKED];
-    let sigma_ns = 1000.0 * (sum.squares_us2[BLOCKED] as f64).sqrt();
+    let sigma_ns = 1e6 * (sum.squares_ms2[BLOCKED] as f64).sqrt();
     assert!(
         weighted_ns.abs_diff(total_ns) as f64 <= 4.0 * sigma_ns,
         "drawn waits stand for {weighted_ns} of {total_ns}"

@@ -1,8 +1,10 @@
 //! Time that passes while nothing happens: a sleeping thread's time must grow in every report.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use crate::daemon;
+use crate::daemon::{self, Settings, say};
 use crate::ledger;
 use crate::reads::{
     self, assert_near, classes, function, number, text, thread, unix_now_ns, unix_ns,
@@ -147,4 +149,59 @@ fn calls_over_a_window_are_those_of_the_window() {
     }
     sleeper.go();
     sleeper.finish();
+}
+
+#[test]
+fn long_waits_that_few_walks_are_afforded_for_are_divided() {
+    // Check that where thousands of threads wait for a second or more, again and again, and the
+    // budget affords few of their walks, all their time is that of the functions that wait, each
+    // with its share within its interval; and that looks from outside keep within their part.
+    let settings = Settings {
+        within_budget: true,
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let daemon = &daemon;
+    let workload = Workload::start("asleep-in-turn");
+    workload.ready();
+    // Looks may take a second at first.
+    std::thread::sleep(Duration::from_secs(25));
+    let busy_s = || daemon.metric("profiler_outside_busy_seconds_total");
+    let before_s = busy_s();
+    std::thread::sleep(Duration::from_secs(15));
+    let took_s = busy_s() - before_s;
+    let path = format!(
+        "/processes/{}/functions?limit=0&window=15s",
+        workload.selector()
+    );
+    let functions = reads::until(daemon, &path, unix_now_ns(), |_| true);
+    let all_ns = reads::rows(&functions)
+        .iter()
+        .map(|row| number(row, "/elapsed/exclusive_ns"))
+        .sum::<u64>() as f64;
+    let share =
+        |row: &Value, of: &str| number(row, &format!("/elapsed/inclusive{of}_ns")) as f64 / all_ns;
+    for (name, expected) in [("rest_for_long", 0.74), ("rest_for_short", 0.26)] {
+        let row = function(&functions, name);
+        let [found, low, high] = ["", "_low", "_high"].map(|of| share(row, of));
+        say(&format!("{name}: {found:.3}, {low:.3} to {high:.3}"));
+        // Twice as far, so that it fails once in ten thousand times; waits that are open and have
+        // no stack are of the longer ones.
+        let (least, most) = (found - 2.0 * (found - low), found + 2.0 * (high - found));
+        assert!(least < expected + 0.03 && most > expected - 0.03, "{row}");
+        assert!(high - low < 0.7, "{row}");
+    }
+    let lost = reads::function_rows(&functions, "[not sampled]");
+    let lost: f64 = lost.iter().map(|row| share(row, "")).sum();
+    say(&format!(
+        "not sampled: {lost:.4}; looks took {took_s:.3} s of 15 s"
+    ));
+    assert!(lost < 0.02, "{lost}");
+    assert!(took_s < 0.5, "{took_s} s");
+    assert!(
+        ledger::check_process(daemon, &workload.selector()),
+        "it lives"
+    );
 }

@@ -210,7 +210,7 @@ impl Life {
             }
             Fate::Weigh => {
                 primary.weighted = all.map(|ns| 4 * ns);
-                primary.squares_us2 = all.map(|ns| (4 * ns / 1_000).pow(2));
+                primary.squares_ms2 = all.map(|ns| (4 * ns / 1_000_000).pow(2));
                 [Kind::OutsideBlocked, Kind::OutsideRunnable]
             }
         };

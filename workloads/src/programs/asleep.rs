@@ -17,6 +17,12 @@ pub(super) const PROGRAM: Program = Program {
     run,
 };
 
+pub(super) const IN_TURN: Program = Program {
+    name: "asleep-in-turn",
+    about: "--threads (default 4000) threads that sleep for 3 s and for 1 s in turn, until standard input closes",
+    run: run_in_turn,
+};
+
 /// Calls of `go_deeper` above each sleep: thread `n` has `LEAST + n / 4 % DEPTHS`.
 const LEAST: usize = 3;
 const DEPTHS: usize = 28;
@@ -86,6 +92,38 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         "asleep",
         json!({ "sleepers": count, "least": LEAST, "depths": DEPTHS }),
     );
+    truth::hold_until_closed();
+    truth.set("sleepers", count);
+    Ok(truth)
+}
+
+#[inline(never)]
+fn rest_for_long() {
+    sys::nanosleep(3_000_000_000);
+    black_box(3);
+}
+
+#[inline(never)]
+fn rest_for_short() {
+    sys::nanosleep(1_000_000_000);
+    black_box(1);
+}
+
+fn run_in_turn(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
+    let count = options.threads_or(4000);
+    for number in 0..count {
+        let before_ns = number as u64 * 4_000_000_000 / count as u64;
+        std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(move || {
+                sys::nanosleep(before_ns);
+                loop {
+                    rest_for_long();
+                    rest_for_short();
+                }
+            })?;
+    }
+    truth::ready("asleep-in-turn", json!({ "sleepers": count }));
     truth::hold_until_closed();
     truth.set("sleepers", count);
     Ok(truth)

@@ -58,6 +58,7 @@ const PROGRAMS: &[Program] = &[
     brief_work::PROGRAM,
     sleeper::PROGRAM,
     asleep::PROGRAM,
+    asleep::IN_TURN,
     withheld::PROGRAM,
     wakers::PROGRAM,
     faults::PROGRAM,

@@ -1,7 +1,9 @@
 //! Which waits are looked at when, and that memory that does not come costs its process, and nobody
 //! else.
 
+use super::walk::Walked;
 use super::*;
+use crate::kernel::OutsideLook;
 use crate::sys::memory_reader::tests::{page_in_memory, pages_that_never_come, range, reader};
 use profiler_common::outside::{LookHead, SAVED_REGISTERS};
 use profiler_common::unwind::OutOfLine;
@@ -104,6 +106,41 @@ fn waits_are_looked_at_when_their_time_has_come() {
         outside.note_waits(MonoNs::new(8 * S), many);
         assert_eq!(outside.due(MonoNs::new(8 * S)).len(), together);
     }
+}
+
+#[test]
+fn waits_that_were_seen_to_begin_are_looked_at_as_far_as_is_saved() {
+    // Check that what is saved grows by a share of the time, up to its bound, also while there is
+    // debt; that nobody whose begin was seen is looked at while there is none, whoever else is due;
+    // and that without a bound all are.
+    let mut outside = outside();
+    let waits = [
+        wait(1, 10, MonoNs::new(5 * S), true),
+        wait(2, 10, MonoNs::new(6 * S), false),
+        wait(3, 11, MonoNs::new(5 * S), true),
+    ];
+    outside.note_waits(MonoNs::new(6 * S), waits.into_iter());
+    outside.save(MonoNs::new(6 * S), Some(0.01));
+    assert_eq!(outside.saved_ns, SAVED_NS, "no more, at first too");
+    assert_eq!(outside.due(MonoNs::new(6 * S)), [1, 2, 3]);
+    assert_eq!(outside.part_seen(&[1, 3, 2]), 2.0 / 3.0);
+    outside.saved_ns = -0.5 * S as f64;
+    assert_eq!(outside.due(MonoNs::new(7 * S)), [2]);
+    outside.waits.get_mut(&2).unwrap().next_ns = None;
+    assert!(outside.due(MonoNs::new(7 * S)).is_empty());
+    assert!(!outside.has_unseen);
+    outside.note_waits(
+        MonoNs::new(8 * S),
+        [wait(4, 12, MonoNs::new(8 * S), false)].into_iter(),
+    );
+    assert_eq!(outside.due(MonoNs::new(8 * S)), [4]);
+    outside.save(MonoNs::new(46 * S), Some(0.01));
+    assert!((outside.saved_ns / S as f64 + 0.1).abs() < 1e-6);
+    outside.save(MonoNs::new(66 * S), Some(0.01));
+    assert_eq!(outside.due(MonoNs::new(66 * S)), [1, 3, 4]);
+    outside.saved_ns = -1.0;
+    outside.save(MonoNs::new(66 * S), None);
+    assert!(outside.saved_ns > 0.0);
 }
 
 fn subject(pid: u32) -> Subject {
