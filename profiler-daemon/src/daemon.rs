@@ -11,14 +11,14 @@ use anyhow::{Context as _, anyhow};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::api::Source;
 use crate::backends::{Live, Replay};
 use crate::collect::CollectorState;
-use crate::config::Config;
+use crate::config::{Config, duration};
 use crate::http::{self, HttpOptions};
 use crate::metrics::RequestCounts;
 use crate::stages;
@@ -33,7 +33,25 @@ use crate::units::MonoNs;
 /// A sentence about what is missing: a privilege, a feature of the kernel, the port.
 pub fn run(config: Config) -> anyhow::Result<()> {
     heap::tune();
-    until_stopped(profile(config))
+    until_stopped(async move {
+        let mut config = config;
+        while profile(&mut config).await? == ProfileEnd::SessionFull {
+            warn!(
+                "a new session begins: the threads of the last one have lived for {} all together (limits.session_thread_time)",
+                duration::format(config.limits.session_thread_time_ns)
+            );
+        }
+        Ok(())
+    })
+}
+
+/// Why profiling ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProfileEnd {
+    /// The service is to stop.
+    Stopped,
+    /// It is to begin anew.
+    SessionFull,
 }
 
 /// Serves a saved profile until SIGTERM or SIGINT. Needs no privilege. Of `config` only what is
@@ -60,18 +78,20 @@ fn until_stopped(service: impl Future<Output = anyhow::Result<()>>) -> anyhow::R
     result
 }
 
-async fn profile(config: Config) -> anyhow::Result<()> {
-    let (listener, address) = bind(&config).await?;
+async fn profile(config: &mut Config) -> anyhow::Result<ProfileEnd> {
+    let (listener, address) = bind(config).await?;
+    // The next session has the same.
+    config.listen = address;
     let requests = Arc::new(RequestCounts::default());
-    let mut options = HttpOptions::new(&config, Arc::clone(&requests));
+    let mut options = HttpOptions::new(config, Arc::clone(&requests));
     options.listen = address;
     let started = Instant::now();
     // On a thread of its own, so that the server answers from the start.
-    let mut stages = stages::start(&config)?;
-    let live = Arc::new(Live::new(config, stages.access.clone(), requests));
+    let mut stages = stages::start(config)?;
+    let live = Arc::new(Live::new(config.clone(), stages.access.clone(), requests));
     let server = Server::start(listener, Arc::<Live>::clone(&live), options);
     let mut stop = Stop::new()?;
-    let mut result = Ok(());
+    let mut result = Ok(ProfileEnd::Stopped);
     tokio::select! {
         outcome = &mut stages.attached => match outcome {
             Ok(Ok(degraded)) => {
@@ -80,10 +100,22 @@ async fn profile(config: Config) -> anyhow::Result<()> {
                 // A task among those that serve: where none of them gets on, the service manager
                 // hears nothing.
                 let watched = Arc::clone(&live);
-                let tell = tell_service_manager(stages.access.heartbeats().clone());
+                let mut tell = tell_service_manager(stages.access.heartbeats().clone());
+                let (full, most_ns) = (Arc::new(Notify::new()), config.limits.session_thread_time_ns);
+                let is_full = Arc::clone(&full);
+                let tell = move |state: Option<&CollectorState>| {
+                    tell(state);
+                    if state.is_some_and(|state| state.thread_time_ns >= most_ns) {
+                        is_full.notify_one();
+                    }
+                };
                 let mut watch = tokio::spawn(async move { watched.watch(tell).await });
                 tokio::select! {
                     () = stop.told() => watch.abort(),
+                    () = full.notified() => {
+                        watch.abort();
+                        result = Ok(ProfileEnd::SessionFull);
+                    }
                     broken = &mut watch => match broken {
                         Ok(never) => match never {},
                         Err(error) => result = Err(error).context("watching over the threads failed"),
@@ -95,10 +127,12 @@ async fn profile(config: Config) -> anyhow::Result<()> {
         },
         () = stop.told() => {}
     }
-    if result.is_ok() {
+    if matches!(result, Ok(ProfileEnd::Stopped)) {
         info!("stopping");
     }
-    notify(&[sd_notify::NotifyState::Stopping]);
+    if !matches!(result, Ok(ProfileEnd::SessionFull)) {
+        notify(&[sd_notify::NotifyState::Stopping]);
+    }
     server.stop().await?;
     stages.stop().await?;
     result

@@ -2,6 +2,7 @@
 //! comes first.
 
 mod commands;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -80,8 +81,6 @@ const STILL_CHECK_NS: u64 = 200_000_000;
 /// Time between two checks which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
-/// Time between two checks, in a rest, how full the rings of process events are.
-const FILLING_CHECK_NS: u64 = 20_000_000;
 /// Passes between two checks which kernel modules are loaded.
 const MODULES_PASSES: u64 = 30;
 /// No list of kernel modules is longer.
@@ -118,6 +117,8 @@ pub struct Collector {
     /// When the pass was begun that the kernel's programs hold up.
     begun_ns: Option<MonoNs>,
     passes: u64,
+    /// Of passes, living threads times the time since the last one.
+    thread_time_ns: u64,
     failures: u64,
     busy_ns: u64,
     /// When a pass over all there is was made last.
@@ -186,6 +187,7 @@ impl Collector {
             last_pass: None,
             begun_ns: None,
             passes: 0,
+            thread_time_ns: 0,
             failures: 0,
             busy_ns: 0,
             whole_at_ns: MonoNs::ZERO,
@@ -282,40 +284,6 @@ impl Collector {
 
     fn next_tick_change_ns(&self) -> MonoNs {
         self.kernel.ticks.next_change_ns().unwrap_or(MonoNs::MAX)
-    }
-
-    /// Waits for records, and takes them in.
-    fn wait(&mut self, timeout: Duration, waker: &Waker) {
-        let Some(side_band) = &mut self.side_band else {
-            waker.wait(timeout);
-            let _piece = self.heartbeat.begin("unwind tables");
-            self.sync_unwinding();
-            return;
-        };
-        let until_ns = monotonic_ns() + timeout.as_nanos() as u64;
-        if let Err(error) = side_band.wait(timeout, waker) {
-            warn!("cannot wait for process events: {error}");
-            self.rest(until_ns, waker);
-        }
-        let piece = self.heartbeat.begin("events of processes");
-        let has_events = self.read_side_band();
-        drop(piece);
-        if has_events {
-            self.rest(until_ns, waker);
-        }
-    }
-
-    /// Rests after events, so that those that come next are read together: until then at most, and
-    /// until there is something else to do or hardly any room for more of them.
-    fn rest(&mut self, until_ns: MonoNs, waker: &Waker) {
-        let begun_ns = monotonic_ns();
-        let rest_ns = self.backoff.next(begun_ns).as_nanos() as u64;
-        let until_ns = until_ns.min(begun_ns + rest_ns);
-        let is_filling = || self.side_band.as_ref().is_some_and(SideBand::is_filling);
-        while let left_ns @ 1.. = until_ns.saturating_since(monotonic_ns())
-            && !is_filling()
-            && !waker.wait(Duration::from_nanos(left_ns.min(FILLING_CHECK_NS)))
-        {}
     }
 
     /// Takes in what the side-band has. True if there was anything.
@@ -552,6 +520,14 @@ impl Collector {
         self.sweep();
         self.memory = memory::of_pass(&mut self.profile, &self.stacks, &self.processes);
         self.passes += 1;
+        let last_ns = self
+            .last_pass
+            .as_ref()
+            .map_or(pass.at_ns, |last| last.at_ns);
+        let past_ns = pass.at_ns.saturating_since(last_ns);
+        self.thread_time_ns = (pass.living as u64)
+            .saturating_mul(past_ns)
+            .saturating_add(self.thread_time_ns);
         if !pass.is_partial {
             self.whole_at_ns = pass.at_ns;
         }

@@ -58,6 +58,8 @@ pub struct CollectorState {
     pub files: FileCounts,
     /// Living threads at the last pass.
     pub threads: usize,
+    /// How long threads have lived in this session, all together, nanoseconds, about.
+    pub thread_time_ns: u64,
     /// How full the tables are that all processes share.
     pub tables: Vec<TableFill>,
     /// Those that are nearly full, or had no room for something of late.
@@ -182,6 +184,7 @@ impl CollectorState {
             processes: ProcessCounts::default(),
             files: FileCounts::default(),
             threads: 1,
+            thread_time_ns: 0,
             tables: Vec::new(),
             tables_reported: Vec::new(),
             memory: vec![("frames", 100)],

@@ -63,6 +63,7 @@ pub const MAX_SESSIONS: usize = 1_000;
 /// The most that `limits.session_spans` allows, also for a saved profile.
 pub const MAX_SESSION_SPANS: usize = 10_000;
 
+const HOUR_NS: u64 = 3_600_000_000_000;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -196,6 +197,12 @@ section! {
     /// way, then sessions, then the last two minutes.
     recent_past_bytes as recent_past_bytes: usize =
         ByteSize { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+
+    /// How long the threads of one session may live, all together: beyond that, sums of nanoseconds
+    /// would come to the end of their numbers. The daemon then begins anew, as if it had been
+    /// started, and says so in its log.
+    session_thread_time as session_thread_time_ns: u64 =
+        Time { default_ns: 2_000_000 * HOUR_NS, min_ns: HOUR_NS, max_ns: 2_500_000 * HOUR_NS, zero: None };
 
     /// Named sessions that are kept. Of more, the one that was stopped first is given up.
     sessions as sessions: usize =

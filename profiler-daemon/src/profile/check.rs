@@ -30,8 +30,9 @@ use crate::{
 };
 
 /// The largest moment, and the largest sum of one kind of number over a whole profile: reports add
-/// a few of them up.
-const LARGEST_SUM: u128 = 1 << 60;
+/// up two kinds at most, and some formats have signed numbers. Of nanoseconds it is 292 years of
+/// one thread, or 21 days of 5000, which `limits.session_thread_time` keeps to.
+const LARGEST_SUM: u128 = i64::MAX as u128;
 
 const TOO_LARGE: &str = "its numbers are larger than any profile's";
 
@@ -48,45 +49,86 @@ fn expect(holds: bool, flaw: &'static str) -> Result<(), Flaw> {
 /// Sums over a whole profile, by what is summed.
 #[derive(Default)]
 struct Sums {
-    weights: u128,
-    threads: u128,
-    calls: u128,
-    segments: u128,
+    /// Time of threads, by class and as stacks have it.
+    elapsed: u128,
+    attributed: u128,
+    /// What else is counted of threads.
+    unobserved: u128,
+    profiler_cost: u128,
+    thread_events: u128,
+    /// Waits that stacks have, exact and weighted; their marks and walks.
+    waits: u128,
+    marks: u128,
+    calls: CallSums,
+    /// The same of the recent past.
+    past_elapsed: u128,
+    past_attributed: u128,
+    past_kinds: u128,
+    past_waits: u128,
+    past_marks: u128,
+    past_calls: CallSums,
 }
 
 impl Sums {
     fn check(&self) -> Result<(), Flaw> {
-        let all = [self.weights, self.threads, self.calls, self.segments];
-        let fit = all.iter().all(|sum| *sum <= LARGEST_SUM);
+        let all = [
+            self.elapsed,
+            self.attributed,
+            self.unobserved,
+            self.profiler_cost,
+            self.thread_events,
+            self.waits,
+            self.marks,
+            self.past_elapsed,
+            self.past_attributed,
+            self.past_kinds,
+            self.past_waits,
+            self.past_marks,
+        ];
+        let calls = self.calls.0.iter().chain(&self.past_calls.0);
+        let fit = all.iter().chain(calls).all(|sum| *sum <= LARGEST_SUM);
         expect(fit, TOO_LARGE)
+    }
+
+    fn add_totals(&mut self, totals: &Totals) {
+        let sum = |numbers: &[u64]| {
+            numbers
+                .iter()
+                .map(|number| u128::from(*number))
+                .sum::<u128>()
+        };
+        self.elapsed += sum(&totals.classes);
+        self.attributed += sum(&totals.attributed);
+        self.unobserved += u128::from(totals.unobserved_ns);
+        self.profiler_cost += u128::from(totals.profiler_cost_ns);
+        let faults = [totals.minor_faults, totals.major_faults];
+        let others = [totals.switches_missed, totals.tick_excess];
+        self.thread_events += sum(&faults) + sum(&others) + sum(&totals.ticks);
     }
 }
 
-fn of_totals(totals: &Totals) -> u128 {
-    let counts = [
-        totals.unobserved_ns,
-        totals.minor_faults,
-        totals.major_faults,
-        totals.switches_missed,
-        totals.profiler_cost_ns,
-        totals.tick_excess,
-    ];
-    let counts = counts.iter().chain(&totals.ticks).chain(&totals.classes);
-    counts.map(|number| u128::from(*number)).sum()
-}
+/// Sums over system calls: each number of [`CallTotals`], and the time of those under way.
+#[derive(Default)]
+struct CallSums([u128; 7]);
 
-fn of_calls(calls: &CallTotals) -> u128 {
-    [
-        calls.count,
-        calls.returned_ns,
-        calls.time.total_ns,
-        calls.time.running_ns,
-        calls.time.blocked_ns,
-        calls.max_ns,
-    ]
-    .iter()
-    .map(|number| u128::from(*number))
-    .sum()
+impl CallSums {
+    fn add(&mut self, calls: &CallTotals) {
+        let numbers = [
+            calls.count,
+            calls.returned_ns,
+            calls.time.total_ns,
+            calls.time.running_ns,
+            calls.time.blocked_ns,
+            calls.max_ns,
+        ];
+        for (sum, number) in self.0.iter_mut().zip(numbers) {
+            *sum += u128::from(number);
+        }
+    }
+
+    fn add_open(&mut self, ns: u64) {
+        self.0[6] += u128::from(ns);
+    }
 }
 
 fn check_totals(totals: &Totals) -> Result<(), Flaw> {
@@ -243,23 +285,29 @@ impl AggregateView {
                 thread.first_ns <= thread.last_ns,
                 "a thread ends before it begins",
             )?;
-            sums.threads += of_totals(&thread.totals);
+            sums.add_totals(&thread.totals);
             if thread.in_syscall.is_some() {
-                sums.calls += u128::from(now_ns.saturating_since(thread.in_syscall_since_ns));
+                let under_way_ns = now_ns.saturating_since(thread.in_syscall_since_ns);
+                sums.calls.add_open(under_way_ns);
             }
         }
         check_totals(&self.folded.totals)?;
-        sums.threads += of_totals(&self.folded.totals) + u128::from(self.folded.count);
-        let amounts = self.weights.iter();
-        let amounts = amounts.filter(|(_, what, _)| !weights::is_square(*what));
-        sums.weights += amounts.map(|(.., amount)| u128::from(amount)).sum::<u128>();
-        sums.calls += self.calls.values().map(of_calls).sum::<u128>();
+        sums.add_totals(&self.folded.totals);
+        sums.thread_events += u128::from(self.folded.count);
+        for (_, what, amount) in self.weights.iter() {
+            if weights::is_time(what) {
+                sums.waits += u128::from(amount);
+            } else if !weights::is_square(what) {
+                sums.marks += u128::from(amount);
+            }
+        }
+        self.calls.values().for_each(|calls| sums.calls.add(calls));
         for open in self.open.iter() {
             expect(
                 self.holds(open.leaf),
                 "an open interval has no place in the call tree",
             )?;
-            sums.weights += open.exact.iter().map(|ns| u128::from(*ns)).sum::<u128>();
+            sums.waits += open.exact.iter().map(|ns| u128::from(*ns)).sum::<u128>();
         }
         sums.check()
     }
@@ -285,25 +333,32 @@ impl AggregateView {
                 segment.has_known_cells(),
                 "a segment counts what is not known",
             )?;
-            let cells = segment
-                .cells()
-                .map(|(_, _, cell)| u128::from(cell.total) + u128::from(cell.attributed));
-            sums.segments += cells.sum::<u128>()
-                + segment
-                    .nodes
-                    .iter()
-                    .filter(|((_, what), _)| !weights::is_square(*what))
-                    .map(|(_, amount)| u128::from(*amount))
-                    .sum::<u128>()
-                + segment.kinds.iter().map(|ns| u128::from(*ns)).sum::<u128>()
-                + segment.calls.values().map(of_calls).sum::<u128>();
+            for (_, _, cell) in segment.cells() {
+                sums.past_elapsed += u128::from(cell.total);
+                sums.past_attributed += u128::from(cell.attributed);
+            }
+            for ((_, what), amount) in &segment.nodes {
+                if weights::is_time(*what) {
+                    sums.past_waits += u128::from(*amount);
+                } else if !weights::is_square(*what) {
+                    sums.past_marks += u128::from(*amount);
+                }
+            }
+            sums.past_kinds += segment.kinds.iter().map(|ns| u128::from(*ns)).sum::<u128>();
+            segment
+                .calls
+                .values()
+                .for_each(|calls| sums.past_calls.add(calls));
         }
         for sleep_run in self.history.sleep_runs() {
             expect(sleep_run.makes_sense(self), "a sleep makes no sense")?;
             let ns = sleep_run.to_ns - sleep_run.from_ns;
-            sums.segments += u128::from(ns);
+            sums.past_elapsed += u128::from(ns);
+            sums.past_attributed += u128::from(ns);
+            sums.past_kinds += u128::from(ns);
+            sums.past_waits += u128::from(ns);
             if sleep_run.call.is_some() {
-                sums.segments += of_calls(&sleep_run.call_time(ns));
+                sums.past_calls.add(&sleep_run.call_time(ns));
             }
         }
         sums.check()
@@ -468,7 +523,7 @@ mod tests {
         // A thread that has been inside a call for most of the largest moment there is, and another
         // one.
         assert!(refused(large, |of| {
-            of.now_ns = MonoNs::new(1 << 60);
+            of.now_ns = MonoNs::new(1 << 62);
             let aggregate = &mut of.processes.get_mut(&PROCESS).unwrap().aggregate;
             let threads = Arc::make_mut(&mut aggregate.threads);
             let mut other = threads.values().next().unwrap().clone();

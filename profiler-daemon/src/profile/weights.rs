@@ -66,6 +66,11 @@ pub(super) fn is_square(what: What) -> bool {
     (SQUARES..WALKS).contains(&what)
 }
 
+/// Whether a number is time: waits that are exactly a stack's, or weighted.
+pub(super) fn is_time(what: What) -> bool {
+    (EXACT..SQUARES).contains(&what)
+}
+
 /// Whether a number is waits that are exactly a stack's.
 pub(super) fn is_exact(what: What) -> bool {
     (EXACT..EXACT + WAITS as What).contains(&what)

@@ -1,8 +1,11 @@
 //! Named sessions on the running kernel: two phases of a real process, told apart by a mark.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::daemon::{self, Daemon, Settings};
+use crate::ledger;
 use crate::reads::{Yardstick, classes, function, number, running_ns, text, unix_now_ns};
 use crate::workload::Workload;
 
@@ -122,4 +125,38 @@ fn a_mark_parts_work_from_sleep() {
     let removed = daemon.request("DELETE", "/api/v1/sessions/phases", None);
     assert_eq!(removed.status, 204, "{}", removed.text());
     assert_eq!(daemon.try_get("/api/v1/sessions/phases").status, 404);
+}
+
+#[test]
+fn a_session_that_is_full_is_followed_by_another() {
+    // Check that once the threads of a session have lived for as long as they may, the same daemon
+    // begins another one at the same address, says why, and that the new one adds up from its own
+    // begin on.
+    let settings = Settings {
+        limits: "session_thread_time = \"4h\"",
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let before = daemon.get("/session");
+    let workload = Workload::start("asleep --threads 3000");
+    workload.ready();
+    let deadline = Instant::now() + Duration::from_secs(40);
+    let wait_for = |what: &str, count: usize| {
+        while daemon.log().matches(what).count() < count {
+            assert!(Instant::now() < deadline, "no {what}: {}", daemon.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    wait_for(
+        "a new session begins: the threads of the last one have lived for 4h",
+        1,
+    );
+    // Without these it is not full again soon.
+    workload.stop();
+    wait_for("ready in", 2);
+    let after = daemon.get("/session");
+    assert!(text(&after, "/started_at") > text(&before, "/started_at"));
+    ledger::check(&daemon);
 }

@@ -18,6 +18,7 @@ mod idle;
 mod leaving;
 mod ledger;
 mod lines;
+mod long_lives;
 mod machine;
 mod measured;
 mod neighbours;

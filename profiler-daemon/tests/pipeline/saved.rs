@@ -46,14 +46,14 @@ fn saved(limits: Limits, plans: &[PassPlan]) -> Saved {
     }
 }
 
-fn file(saved: &Saved) -> Vec<u8> {
+pub(crate) fn file(saved: &Saved) -> Vec<u8> {
     let mut file = Vec::new();
     saved.write(&mut file).unwrap();
     file
 }
 
 /// Every report on a snapshot in every form, one after another.
-fn everything(snapshot: &Snapshot, names: &dyn Names) -> Vec<u8> {
+pub(crate) fn everything(snapshot: &Snapshot, names: &dyn Names) -> Vec<u8> {
     let mut out = Vec::new();
     let processes = snapshot.processes().keys().map(|key| {
         Scope::Process(ProcessSelector {

@@ -113,6 +113,7 @@ impl Collector {
             processes: self.processes.counts(),
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
+            thread_time_ns: self.thread_time_ns,
             tables: self.tables.fills().to_vec(),
             tables_reported: self.tables.told(),
             memory: self.memory.clone(),
