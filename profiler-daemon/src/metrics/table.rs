@@ -184,7 +184,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Time spent making and finding unwind tables.",
         |input, series| series.add(&[], seconds(input.unwinding().worker.busy_ns))),
     family!(Counter "profiler_outside_looks_total", "threads", ["what"],
-        "Threads in waits without a whole stack that were looked at from outside: tried, and what became of it: kept, torn (the thread ran meanwhile), late (memory that keeps readers waiting) or unreadable.",
+        "Threads in long waits without a stack of their own that were looked at from outside: tried, and what became of it: kept, torn (the thread ran meanwhile), late (memory that keeps readers waiting) or unreadable.",
         |input, series| if let Some(state) = input.state {
         let counts = &state.outside;
         each(series, [

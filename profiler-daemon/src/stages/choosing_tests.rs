@@ -3,10 +3,6 @@
 use super::*;
 use crate::sys::memory_file::memory_file;
 
-fn own_program(path: &str) -> CodeFile {
-    CodeFile::made_up(path, File::open("/proc/self/exe").unwrap())
-}
-
 fn junk(path: &str) -> CodeFile {
     CodeFile::made_up(path, memory_file(b"no program").unwrap())
 }
@@ -27,8 +23,8 @@ fn of(chooser: &mut Chooser, module: &CodeFile) -> MoreFunctions {
 // and that one that had only a part of it is looked at again.
 #[test]
 fn looking_takes_no_more_than_it_may() {
-    let pattern = "app:*looking_takes_no_more_than_it_may*";
-    let own = own_program("/usr/bin/app");
+    let pattern = "app:*sought_by_tests";
+    let own = CodeFile::own("/usr/bin/app");
     let mut slow = chooser(&[pattern], 0);
     let refused = of(&mut slow, &own).refused;
     assert_eq!(
@@ -52,7 +48,7 @@ fn looking_takes_no_more_than_it_may() {
 // the function is nowhere else.
 #[test]
 fn what_is_no_program_is_left_out() {
-    let function = "*what_is_no_program_is_left_out*";
+    let function = "*sought_by_tests";
     let pattern = format!("app:{function}");
     let mut by_name = chooser(&[&pattern], u64::MAX);
     let refused = of(&mut by_name, &junk("/tmp/app")).refused;
@@ -63,7 +59,7 @@ fn what_is_no_program_is_left_out() {
     );
     assert!(refused[0].why.contains("no 64-bit program"));
     assert!(by_name.take_failure().is_none() && by_name.missing().len() == 1);
-    let own = of(&mut by_name, &own_program("/usr/bin/app"));
+    let own = of(&mut by_name, &CodeFile::own("/usr/bin/app"));
     assert!(!own.functions.is_empty() && by_name.missing().is_empty());
 
     let mut of_any = chooser(&[&format!("*:{function}")], u64::MAX);
@@ -79,7 +75,7 @@ fn what_is_no_program_is_left_out() {
     // The same path elsewhere, in a container say.
     let mut elsewhere = chooser(&[&pattern], u64::MAX);
     of(&mut elsewhere, &junk("/usr/bin/app"));
-    of(&mut elsewhere, &own_program("/usr/bin/app"));
+    of(&mut elsewhere, &CodeFile::own("/usr/bin/app"));
     assert!(elsewhere.take_failure().is_none());
 }
 
@@ -87,9 +83,9 @@ fn what_is_no_program_is_left_out() {
 // that it is a failure where nothing else is chosen, or its path was given.
 #[test]
 fn more_than_may_be_is_left_out() {
-    let one = "app:*more_than_may_be_is_left_out*";
+    let one = "app:*sought_by_tests";
     let mut alone = chooser(&["app:*"], u64::MAX);
-    let many = of(&mut alone, &own_program("/usr/bin/app"));
+    let many = of(&mut alone, &CodeFile::own("/usr/bin/app"));
     assert!(many.functions.is_empty() && many.refused.len() == 1);
     assert!(
         many.refused[0].why.contains("at most 256"),
@@ -100,7 +96,7 @@ fn more_than_may_be_is_left_out() {
     assert!(matches!(failure, NotChosen::File(_, NoChoice::TooMany(_))));
     let beside = |pattern| {
         let mut beside = chooser(&[one, pattern], u64::MAX);
-        let more = of(&mut beside, &own_program("/usr/bin/app"));
+        let more = of(&mut beside, &CodeFile::own("/usr/bin/app"));
         assert!(!more.functions.is_empty() && more.refused.len() == 1);
         beside.take_failure()
     };
@@ -108,7 +104,7 @@ fn more_than_may_be_is_left_out() {
     // 256 are there already.
     let mut full = chooser(&[one], u64::MAX);
     full.chosen = MAX_FUNCTIONS;
-    let more = of(&mut full, &own_program("/usr/bin/app"));
+    let more = of(&mut full, &CodeFile::own("/usr/bin/app"));
     assert!(more.functions.is_empty() && full.chosen == MAX_FUNCTIONS);
     assert!(
         more.refused[0].why.contains("at most 256"),
@@ -117,7 +113,7 @@ fn more_than_may_be_is_left_out() {
     );
     let mut full = chooser(&[one], u64::MAX);
     full.files = MAX_FILES;
-    let more = of(&mut full, &own_program("/usr/bin/app"));
+    let more = of(&mut full, &CodeFile::own("/usr/bin/app"));
     assert!(
         more.refused[0].why.contains("more than 16 files"),
         "{:?}",
@@ -131,10 +127,7 @@ fn more_than_may_be_is_left_out() {
 fn what_this_program_has_mapped() {
     let own = std::fs::read_link("/proc/self/exe").unwrap();
     let path = own.to_str().unwrap();
-    let mut chooser = chooser(
-        &[&format!("{path}:*what_this_program_has_mapped*")],
-        u64::MAX,
-    );
+    let mut chooser = chooser(&[&format!("{path}:*sought_by_tests")], u64::MAX);
     let pid = proc_fs::own_pid(std::process::id()).unwrap();
     let modules = mapped(pid, |path| chooser.is_meant(path));
     assert_eq!(modules.len(), 1);
@@ -154,13 +147,13 @@ fn what_this_program_has_mapped() {
 // Check that each path of one file is found by the pattern that names it, and each function once.
 #[test]
 fn a_file_of_several_paths_is_measured_once() {
-    let own = |path: &str| format!("{path}:*a_file_of_several_paths*");
+    let own = |path: &str| format!("{path}:*sought_by_tests");
     let mut chooser = chooser(&[&own("/one/app"), &own("/other/app")], u64::MAX);
-    let first = of(&mut chooser, &own_program("/one/app"));
+    let first = of(&mut chooser, &CodeFile::own("/one/app"));
     assert!(!first.functions.is_empty());
     assert_eq!(chooser.missing().len(), 1);
     let files = chooser.files;
-    let more = of(&mut chooser, &own_program("/other/app"));
+    let more = of(&mut chooser, &CodeFile::own("/other/app"));
     assert!(more.functions.is_empty() && chooser.missing().is_empty());
     assert_eq!(chooser.files, files);
 }

@@ -468,8 +468,7 @@ mod tests {
     }
 
     fn own_program() -> CodeFile {
-        let own = File::open("/proc/self/exe").expect("this program");
-        CodeFile::made_up("/usr/bin/app", own)
+        CodeFile::own("/usr/bin/app")
     }
 
     fn junk(path: &str) -> CodeFile {
@@ -489,7 +488,7 @@ mod tests {
     fn what_a_file_has_and_has_not() {
         let mut chooser = chooser(
             &["app:nowhere", "app:app:nowhere"],
-            &["a=app:*what_a_file_has_and_has_not*,app:no_such_function,tid"],
+            &["a=app:*sought_by_tests,app:no_such_function,tid"],
         );
         assert_eq!(chooser.missing().count(), 4);
         assert_eq!(chooser.missing_in_their_files().count(), 0);
@@ -518,7 +517,7 @@ mod tests {
     // sought in it, and that one that had only a part of it is looked at again.
     #[test]
     fn looking_takes_no_more_than_it_may() {
-        let span = "a=app:*looking_takes_no_more_than_it_may*,app:b,tid";
+        let span = "a=app:*sought_by_tests,app:b,tid";
         let mut slow = chooser(&[], &[span]);
         slow.allow(0);
         let refused = of(&mut slow, &own_program()).refused;
