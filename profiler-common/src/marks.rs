@@ -233,9 +233,9 @@ impl ThreadMarks {
     }
 
     /// The thread leaves its processor at `now_ns`, inside a call whose exit will be seen, or not
-    /// (`inside`). True: it is to be walked. Then [`ThreadMarks::walked`] follows if it is drawn
-    /// ([`ThreadMarks::is_drawn`]), and [`ThreadMarks::keep`] if that comes to a row. The processor
-    /// affords one of `1 << walk_shift()` such walks, which is asked where it matters.
+    /// (`inside`). True: it is to be walked. Then [`ThreadMarks::keep`] follows if that comes to a
+    /// row, and [`ThreadMarks::walked`] if the wait was drawn. The processor affords one of `1 <<
+    /// walk_shift()` such walks, which is asked where it matters.
     #[inline(always)]
     pub fn leave(
         &mut self,
@@ -297,13 +297,6 @@ impl ThreadMarks {
             self.take_fallen(clock, min_interval_ns, random);
         }
         drawn
-    }
-
-    /// Was the wait that is open drawn, and stands for others?
-    #[must_use]
-    #[inline(always)]
-    pub const fn is_drawn(&self) -> bool {
-        self.wait == wait::DRAWN || self.wait == wait::UNKEPT
     }
 
     /// The walk of the switch-out has a row.

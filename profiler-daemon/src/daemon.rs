@@ -1,5 +1,5 @@
-//! The service: starts what answers and the server, waits for signals, and stops both. It decides
-//! nothing else.
+//! The service: starts what answers and the server, waits for signals or until the session is full,
+//! and stops both; then it ends, or begins anew. It decides nothing else.
 
 use std::io;
 use std::net::SocketAddr;

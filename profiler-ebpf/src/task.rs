@@ -524,8 +524,8 @@ pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecor
     result
 }
 
-/// Was the wait that begins drawn? As `ThreadMarks::is_drawn`, of which the compiler would keep
-/// what it once was over the walk: the verifier would check that twice.
+/// Was the wait that begins drawn? Read anew: what it was before the walk, kept over it, would have
+/// the verifier check that twice.
 #[inline(always)]
 pub fn is_drawn_now(record: &ThreadRecord) -> bool {
     // SAFETY: a word of the record.

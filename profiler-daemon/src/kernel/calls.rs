@@ -88,17 +88,19 @@ impl CallHooks {
         if self.whose == TracedSystemCalls::Off || on == targets.calls_are_traced() {
             return Ok(());
         }
+        let whose = match tracing {
+            CallTracing::Off => system_calls::OFF,
+            CallTracing::Sample => system_calls::SAMPLED,
+            CallTracing::On => self.whose.number(),
+        };
         if on {
             if let Err(error) = self.attach(programs) {
                 self.detach(programs)?;
                 return Err(error);
             }
-            return targets.trace_calls(match tracing {
-                CallTracing::Sample => system_calls::SAMPLED,
-                CallTracing::On | CallTracing::Off => self.whose.number(),
-            });
+            return targets.trace_calls(whose);
         }
-        targets.trace_calls(system_calls::OFF)?;
+        targets.trace_calls(whose)?;
         // Whoever makes calls has evaluated itself by now. The hooks go before the rest is
         // evaluated, which waits for the kernel: they are what is dear.
         self.detach(programs)?;
