@@ -11,15 +11,16 @@ const MARKS = { good: "✓", lacks: "!", note: "·" };
 // A line for each thing an answer can lack: [how it is, sentence, exact]. Answers without functions have nothing to name.
 function lines(completeness, { elapsedNs = 0, stacks = null, named = false, sleepers = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
-  const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown, samples_each: each = 1 } = completeness;
+  const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown, elapsed_unknown_ns: nameless, samples_each: each = 1 } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
   const reasons = Object.entries(completeness.frames_unknown ?? {}).map(([why, of]) => `${why} ${percent(of)}`);
-  const part = elapsedNs > 0 ? ` (${percent(share(without, elapsedNs))})` : "";
+  const part = (ns) => (elapsedNs > 0 ? ` (${percent(share(ns, elapsedNs))})` : "");
   const lacks = (nothing) => (nothing ? "good" : "lacks");
   const asleep = sleepers ? " Threads of the kernel that have slept since before the profiler began are always among it: nothing is wrong with that." : "";
   return [
     [lacks(lost === 0), `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
-    [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
+    [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part(without)}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
+    ...(nameless > 0 ? [["lacks", `${time(nameless)} of no known function${part(nameless)}`, `${exactTime(nameless)}: in the rows [not sampled] and [unknown: reason]. No mark fell in it, or what was found there was lost.`]] : []),
     [lacks(failed === 0), `${count(failed)}${of} stacks end early`, "Walks that could not go on: code without unwind information, or a program so new that its tables were not there yet. The executing function and all totals are right; callers are missing."],
     [lacks(truncated === 0), `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
     ...(completeness.probes_ns > 0 ? [["note", `${time(completeness.probes_ns)} taken by probes`, "What the probes of measured functions took of the programs' time: it is in the sampled values."]] : []),

@@ -154,8 +154,9 @@ fn remarks(stacks: &StackTree) -> Vec<String> {
         "cpu is an estimate, samples x period; sums of elapsed, application, blocked and runnable are exact, their division among functions is an estimate by marks"
             .to_owned(),
         format!(
-            "lacks: elapsed_unattributed_ns={} samples_lost={} stacks_truncated={} stacks_unwind_failed={} frames_unknown_percent={:.2}",
+            "lacks: elapsed_unattributed_ns={} elapsed_unknown_ns={} samples_lost={} stacks_truncated={} stacks_unwind_failed={} frames_unknown_percent={:.2}",
             lacks.elapsed_unattributed_ns,
+            lacks.elapsed_unknown_ns,
             lacks.samples_lost,
             lacks.stacks_truncated,
             lacks.stacks_unwind_failed,

@@ -185,7 +185,7 @@ impl LossCause {
             Self::Folded => "[unknown: folded]",
             Self::NotSampled => "[not sampled]",
             Self::NotKept => "[unknown: not_kept]",
-            Self::Other => "[unknown]",
+            Self::Other => "[unknown: other]",
         }
     }
 }

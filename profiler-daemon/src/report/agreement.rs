@@ -15,7 +15,7 @@ use super::{
     merged_tree::{Label, MergedTree, Standing, TreeFunction},
     query::FrameScope,
     scope::View,
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
 };
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};

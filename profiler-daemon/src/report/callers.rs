@@ -22,7 +22,7 @@ use super::{
     product::Values,
     query::{NeighbourQuery, Scope},
     scope::View,
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 

@@ -16,7 +16,7 @@ use super::{
     scope::View,
     sections::StackSection,
     times::WindowSpan,
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

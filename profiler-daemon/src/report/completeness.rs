@@ -39,9 +39,12 @@ pub struct Completeness {
     pub stacks_unwind_failed: u64,
     /// Time in the totals that no row has.
     pub elapsed_unattributed_ns: u64,
+    /// Time of no known function: in answers that show functions it is in the rows `[not sampled]`
+    /// and `[unknown: reason]`. Nothing in lists of totals.
+    pub elapsed_unknown_ns: u64,
     /// Share of the walks of user stacks that reached the outermost frame, percent.
     pub stacks_complete_percent: f64,
-    /// Share of the time that rows have, percent.
+    /// Share of the time that is neither unattributed nor unknown, percent.
     pub elapsed_attributed_percent: f64,
     /// So many samples tell as much as one that stands for itself: ticks of very deep stacks that
     /// were not walked, since the budget was short, are stood for by others. Absent where each
@@ -83,6 +86,7 @@ pub(super) struct StackAnswer {
     pub(super) stacks: Stacks,
     pub(super) losses: DataLosses,
     pub(super) unattributed_ns: u64,
+    pub(super) of_no_function_ns: u64,
     pub(super) frames_unknown: Unknown,
 }
 
@@ -111,16 +115,13 @@ impl Unknown {
 impl Completeness {
     /// The completeness of an answer whose rows are exact totals: no time is missing from them.
     pub(super) fn of_totals(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
-        let mut stacks = Stacks::default();
-        for (index, member) in view.members.iter().enumerate() {
-            stacks.add(&places.stacks(index, member, names));
-        }
         Self::new(
             view,
             &StackAnswer {
-                stacks,
+                stacks: places.all_stacks(view, names),
                 losses: places.losses(view),
                 unattributed_ns: 0,
+                of_no_function_ns: 0,
                 frames_unknown: Unknown {
                     percent: modules_unknown_percent(view, places),
                     reasons: None,
@@ -129,14 +130,18 @@ impl Completeness {
         )
     }
 
-    /// The completeness of an answer that is one total: how much of it has no stack.
+    /// The completeness of an answer that is one total: how much of it has no function.
     pub(super) fn of_one_total(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
-        let unattributed_ns = sum(&view.totals().unattributed());
+        let (unattributed_ns, unknown_ns) = (
+            sum(&view.totals().unattributed()),
+            places.of_no_function_ns(view),
+        );
         Self {
             elapsed_unattributed_ns: unattributed_ns,
-            elapsed_attributed_percent: attributed_percent(view, unattributed_ns),
+            elapsed_unknown_ns: unknown_ns,
             ..Self::of_totals(view, places, names)
         }
+        .of_elapsed(view.total.values.elapsed_ns())
     }
 
     pub(super) fn new(view: &View<'_>, seen: &StackAnswer) -> Self {
@@ -145,11 +150,12 @@ impl Completeness {
             stacks_truncated: seen.stacks.truncated,
             stacks_unwind_failed: seen.stacks.failed,
             elapsed_unattributed_ns: seen.unattributed_ns,
+            elapsed_unknown_ns: seen.of_no_function_ns,
             stacks_complete_percent: complete_percent(
                 seen.stacks.truncated + seen.stacks.failed,
                 seen.stacks.walked,
             ),
-            elapsed_attributed_percent: attributed_percent(view, seen.unattributed_ns),
+            elapsed_attributed_percent: 100.0,
             samples_each: Some(view.denominators.samples_each).filter(|each| *each > 1.0),
             frames_unknown_percent: seen.frames_unknown.percent,
             frames_unknown: seen.frames_unknown.reasons.clone(),
@@ -162,6 +168,15 @@ impl Completeness {
                 view.total.values.elapsed_ns(),
             ),
         }
+        .of_elapsed(view.total.values.elapsed_ns())
+    }
+
+    /// With the share of `elapsed_ns` that has a function.
+    pub(super) fn of_elapsed(mut self, elapsed_ns: u64) -> Self {
+        let lacking = self.elapsed_unattributed_ns;
+        let lacking = lacking.saturating_add(self.elapsed_unknown_ns);
+        self.elapsed_attributed_percent = complete_percent(lacking, elapsed_ns);
+        self
     }
 }
 
@@ -179,12 +194,10 @@ impl Completeness {
         self
     }
 
-    /// What grew since an earlier answer about the same scope.
+    /// What grew since an earlier answer about the same scope: counts of the session, and causes.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         let grown = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
         grown(&mut self.samples_lost, earlier.samples_lost);
-        grown(&mut self.stacks_truncated, earlier.stacks_truncated);
-        grown(&mut self.stacks_unwind_failed, earlier.stacks_unwind_failed);
         for (cause, count) in &mut self.causes {
             grown(
                 count,
@@ -203,10 +216,6 @@ fn complete_percent(lacking: u64, all: u64) -> f64 {
     } else {
         100.0 - percent(lacking.min(all), all)
     }
-}
-
-fn attributed_percent(view: &View<'_>, unattributed_ns: u64) -> f64 {
-    complete_percent(unattributed_ns, view.total.values.elapsed_ns())
 }
 
 /// Losses by cause, and how much of what is in scope was folded.

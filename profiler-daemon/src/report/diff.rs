@@ -17,7 +17,7 @@ use super::{
     query::StackValue,
     scope::View,
     table::{Columns, Row, SortKey, arrange},
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
     values::Denominators,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

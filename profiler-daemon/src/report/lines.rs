@@ -16,7 +16,7 @@ use super::{
     query::{CodeQuery, Scope},
     scope::View,
     table::{Columns, Row, SortKey, columns_with_values},
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
     values::RowValues,
 };
 use crate::{

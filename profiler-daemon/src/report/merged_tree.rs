@@ -144,6 +144,8 @@ pub(super) struct MergedTree<'n> {
     /// Of a difference: what was there earlier and is not any more.
     pub(super) shrunk: Primary,
     pub(super) divided: Divided,
+    /// Time of stacks that are not known, and of kinds in which no mark fell.
+    pub(super) of_no_function_ns: u64,
     /// Nodes that stand for what was folded.
     pub(super) folded: HashSet<u32>,
     /// What these nodes tell.
@@ -183,6 +185,7 @@ impl<'n> MergedTree<'n> {
             losses: DataLosses::default(),
             shrunk: Primary::default(),
             divided: Divided::default(),
+            of_no_function_ns: 0,
             folded: HashSet::new(),
             tells_folded: TellsFolded::Callers,
         }

@@ -60,6 +60,7 @@ pub mod threads;
 pub mod timeline;
 pub mod times;
 mod tree_builder;
+mod tree_options;
 pub mod values;
 mod walks;
 mod whole_tree;

@@ -13,7 +13,7 @@ use super::{
     query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Row, SortKey, columns_with_values},
-    tree_builder::TreeOptions,
+    tree_options::TreeOptions,
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

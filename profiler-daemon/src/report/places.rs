@@ -11,7 +11,7 @@ use super::{
     product::Values,
     scope::View,
     values::TotalValues,
-    walks::{DataLosses, Stacks},
+    walks::{DataLosses, Stacks, is_of_no_function},
 };
 use crate::{
     profile::{
@@ -81,11 +81,35 @@ impl Places {
         }
     }
 
+    /// Time of all members that is of stacks that are not known, or of kinds in which no mark fell.
+    pub(super) fn of_no_function_ns(&self, view: &View<'_>) -> u64 {
+        let mut sum = 0u64;
+        for (index, member) in view.members.iter().enumerate() {
+            sum = sum.saturating_add(self.divided.not_sampled[index].elapsed_ns());
+            let nodes = member.aggregate.nodes();
+            for (_, node, _, values) in self.of_member(index, member) {
+                if is_of_no_function(nodes, node, !member.kernel_thread) {
+                    sum = sum.saturating_add(values.elapsed_ns());
+                }
+            }
+        }
+        sum
+    }
+
     /// The walks of a member's stacks, by how they ended.
     pub(super) fn stacks(&self, member: usize, of: &Member<'_>, names: &dyn Names) -> Stacks {
         let mut stacks = Stacks::default();
         for (_, node, primary, _) in self.of_member(member, of) {
             stacks.count(node, primary, names);
+        }
+        stacks
+    }
+
+    /// Those of all members.
+    pub(super) fn all_stacks(&self, view: &View<'_>, names: &dyn Names) -> Stacks {
+        let mut stacks = Stacks::default();
+        for (index, member) in view.members.iter().enumerate() {
+            stacks.add(&self.stacks(index, member, names));
         }
         stacks
     }

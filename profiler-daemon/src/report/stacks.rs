@@ -17,7 +17,8 @@ use super::{
     query::{Scope, StackQuery, Window},
     scope::View,
     sections::StackSection,
-    tree_builder::{TreeBuilder, TreeOptions},
+    tree_builder::TreeBuilder,
+    tree_options::TreeOptions,
     values::percent,
 };
 use crate::{
@@ -187,7 +188,9 @@ pub fn stacks_between(
     let mut seen = tree.seen(&view, names);
     let mut completeness = match &before {
         Some(before) => {
-            let mut before = Completeness::of_totals(before, &Places::new(before), names);
+            let places = Places::new(before);
+            seen.stacks = seen.stacks.since(&places.all_stacks(before, names));
+            let mut before = Completeness::of_totals(before, &places, names);
             // What the merged tree has of it is of the time in between already.
             before.causes.remove(CALLERS_FOLDED);
             Completeness::new(&view, &seen).since(&before)
@@ -199,6 +202,7 @@ pub fn stacks_between(
     completeness.callers_folded_percent = percent(seen.losses.callers_folded_ns, gained);
     seen.unattributed_ns = gained.saturating_sub(tree.nodes[ROOT as usize].total.elapsed_ns());
     completeness.elapsed_unattributed_ns = seen.unattributed_ns;
+    let completeness = completeness.of_elapsed(gained);
     Ok(StackTree {
         from_unix_ns: earlier.as_of_unix_ns(),
         duration_ns: later.now_ns().saturating_since(earlier.now_ns()),

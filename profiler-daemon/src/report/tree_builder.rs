@@ -16,7 +16,6 @@ use profiler_common::{
 use super::{
     accuracy::IntoKernel,
     divided::{Divided, MemberCell},
-    fold::Folding,
     identity::{Identity, functions_at},
     idle::idle_waits,
     member::Member,
@@ -25,11 +24,11 @@ use super::{
     node::ROOT,
     product::Values,
     query::FrameScope,
-    query::SectionMode,
     scope::View,
     sections::StackSection,
     strata::strata,
-    walks::named_entry,
+    tree_options::TreeOptions,
+    walks::{is_of_no_function, named_entry},
 };
 use crate::profile::{
     frames::FrameId,
@@ -49,29 +48,6 @@ enum Mode {
     Kernel,
 }
 
-/// What a merged tree shows.
-pub(super) struct TreeOptions<'n> {
-    pub(super) frames: FrameScope,
-    pub(super) label: Label<'n>,
-    pub(super) folding: Folding,
-    pub(super) sections: SectionMode,
-    /// Whether the waits of threads that idle hang from a section of their own.
-    pub(super) idle_apart: bool,
-}
-
-impl<'n> TreeOptions<'n> {
-    /// All functions, not told apart by process.
-    pub(super) fn plain(frames: FrameScope, label: Label<'n>) -> Self {
-        Self {
-            frames,
-            label,
-            folding: Folding::default(),
-            sections: SectionMode::None,
-            idle_apart: false,
-        }
-    }
-}
-
 /// Looked up at each node of each tree. Seeded anew each time, so that nobody can choose names and
 /// addresses that collide.
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -84,6 +60,8 @@ pub(super) struct TreeBuilder<'v, 'n> {
     /// Which frames each node of the merged tree stands for; the first that were found.
     modes: Vec<Option<Mode>>,
     cells: Vec<MemberCell>,
+    /// Those of stacks that are not known, by index.
+    lost_cells: Vec<usize>,
     /// The members' exact totals.
     kinds: Vec<KindNs>,
     /// What was there at an earlier moment: taken away in the end.
@@ -105,6 +83,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             tree: MergedTree::empty(),
             modes: Vec::new(),
             cells: Vec::new(),
+            lost_cells: Vec::new(),
             kinds: view.totals.iter().map(|totals| totals.kinds).collect(),
             earlier: HashMap::new(),
             by_frame: FastMap::default(),
@@ -143,15 +122,28 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     /// Adds cells for what a member holds, below the base.
     fn place_all(&mut self, index: u32, held: BTreeMap<NodeId, Primary>) {
         let view = self.view;
-        let targets = self.targets(&view.members[index as usize], &held);
-        let placed = held.into_iter().filter_map(|(node, primary)| {
-            Some(MemberCell {
+        let member = &view.members[index as usize];
+        let targets = self.targets(member, &held);
+        let nodes = member.aggregate.nodes();
+        let hide_kernel = self.hides_kernel(member);
+        for (node, primary) in held {
+            let Some(target) = targets[node.index()] else {
+                continue;
+            };
+            if is_of_no_function(nodes, &nodes[node.index()], hide_kernel) {
+                self.lost_cells.push(self.cells.len());
+            }
+            self.cells.push(MemberCell {
                 member: index,
-                node: targets[node.index()]?,
+                node: target,
                 primary,
-            })
-        });
-        self.cells.extend(placed);
+            });
+        }
+    }
+
+    /// Whether what the kernel does for a member is shown as its callers'.
+    fn hides_kernel(&self, member: &Member<'_>) -> bool {
+        self.shape.frames == FrameScope::User && !member.kernel_thread
     }
 
     /// Notes what an aggregate had received at an earlier moment, that is now a part of the member
@@ -205,6 +197,9 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         for (cell, values) in self.cells.iter().zip(&divided.values) {
             self.tree.nodes[cell.node as usize].own.add(values);
         }
+        let lost = self.lost_cells.iter().map(|cell| &divided.values[*cell]);
+        let of_no_function = lost.chain(&divided.not_sampled).map(Values::elapsed_ns);
+        let of_no_function_ns = of_no_function.fold(0, u64::saturating_add);
         let view = self.view;
         for (member, values) in view.members.iter().zip(&divided.not_sampled) {
             if *values != Values::default() {
@@ -229,6 +224,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             tree.nodes[parent].total.add(&total);
         }
         tree.divided = divided;
+        tree.of_no_function_ns = of_no_function_ns;
         tree.tells_folded = tells_folded;
         tree
     }
@@ -403,7 +399,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     ) -> Vec<Option<u32>> {
         let nodes = member.aggregate.nodes();
         let live = live(nodes, held);
-        let hide_kernel = self.shape.frames == FrameScope::User && !member.kernel_thread;
+        let hide_kernel = self.hides_kernel(member);
         let mut places: Vec<u32> = vec![self.base; live.len()];
         let mut targets = vec![None; live.len()];
         let holds = |index: usize| {

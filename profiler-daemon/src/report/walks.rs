@@ -58,6 +58,16 @@ impl Stacks {
         self.truncated += other.truncated;
         self.failed += other.failed;
     }
+
+    /// Those that are not among `earlier` ones.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            walked: self.walked.saturating_sub(earlier.walked),
+            complete: self.complete.saturating_sub(earlier.complete),
+            truncated: self.truncated.saturating_sub(earlier.truncated),
+            failed: self.failed.saturating_sub(earlier.failed),
+        }
+    }
 }
 
 /// Whether a frame's function is one that threads begin in.
@@ -77,6 +87,26 @@ pub(super) fn undecided(aggregate: &AggregateView) -> impl Iterator<Item = Frame
             }
             _ => None,
         })
+}
+
+/// Whether it is not known which function has what a node holds: the stack was lost. Kernel frames
+/// stand for the function that called them where they are hidden.
+pub(super) fn is_of_no_function<'n>(
+    nodes: &'n [Node],
+    mut node: &'n Node,
+    hide_kernel: bool,
+) -> bool {
+    loop {
+        match node.place {
+            NodePlace::Lost(_) => return true,
+            NodePlace::Kernel(_) | NodePlace::Folded { kernel: true }
+                if hide_kernel && node.parent != NodeId::ROOT =>
+            {
+                node = &nodes[node.parent.index()];
+            }
+            _ => return false,
+        }
+    }
 }
 
 /// What the stacks in scope lack.

@@ -7,7 +7,8 @@ use super::{
     places::Places,
     query::FrameScope,
     scope::View,
-    tree_builder::{TreeBuilder, TreeOptions},
+    tree_builder::TreeBuilder,
+    tree_options::TreeOptions,
 };
 
 impl<'n> MergedTree<'n> {
@@ -43,6 +44,7 @@ impl<'n> MergedTree<'n> {
             stacks: self.stacks,
             losses,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
+            of_no_function_ns: self.of_no_function_ns,
             frames_unknown: self.frames_unknown(),
         }
     }

@@ -375,6 +375,9 @@ fn between_two_moments() {
         ];
         assert_eq!(rows, expected);
         assert_eq!(stacks.shrunk_ns, 0);
+        // Of what was gained: 10 s of each of two classes, of which a stack has 4 and 6.
+        let share = stacks.completeness.elapsed_attributed_percent;
+        assert!((share - 100.0).abs() < 1e-9, "{share}");
     }
     let nothing = report::stacks_between(&after, &after, &OF_PROCESS, &query, &small.names);
     assert_eq!(total(&nothing.unwrap()), Values::default());

@@ -151,6 +151,26 @@ pub(crate) fn check_table(list: &Value, total: &Total) {
     );
     assert_eq!(sum(list, "application.exclusive_ns"), total.application_ns);
     rows(list).iter().for_each(|row| check_row(row, total));
+    check_verdict(list, total);
+}
+
+/// What has no function is what no row has, and what is in rows of no function.
+fn check_verdict(list: &Value, total: &Total) {
+    // All rows of modules that are not known are one.
+    if rows(list).iter().any(|row| row["function"].is_null()) {
+        return;
+    }
+    let of_no_function = rows(list).iter().filter(|row| {
+        let name = row["function"].as_str().unwrap();
+        name == "[not sampled]" || name.starts_with("[unknown: ")
+    });
+    let unknown_ns = of_no_function.map(|row| number(row, "elapsed.exclusive_ns"));
+    let unknown_ns: u64 = unknown_ns.sum();
+    assert_eq!(number(list, "completeness.elapsed_unknown_ns"), unknown_ns);
+    let lacking_ns = unknown_ns + number(list, "completeness.elapsed_unattributed_ns");
+    let percent = list["completeness"]["elapsed_attributed_percent"].as_f64();
+    let has_function = 1.0 - lacking_ns as f64 / (total.elapsed_ns.max(1)) as f64;
+    assert!((percent.unwrap() / 100.0 - has_function).abs() < 1e-9);
 }
 
 /// Rule 4 on every node.
