@@ -54,13 +54,16 @@ pub(crate) type QuestionReader = fn(&mut Params, &Context) -> Box<dyn AnyQuestio
 pub(crate) type AskLater =
     fn(Arc<dyn Source>, Option<u32>) -> BoxFuture<'static, Result<Box<dyn Answer>, Problem>>;
 
+/// Tells what is so right now.
+pub(crate) type AskNow = fn(Arc<dyn Source>) -> BoxFuture<'static, Box<dyn Answer>>;
+
 /// What is done for a `GET`.
 #[derive(Clone, Copy)]
 pub(crate) enum Does {
     /// A question is answered from the profile, in the format that is asked for.
     Report(QuestionReader, Described),
     /// What is so right now is told, in the format that is asked for.
-    Now(fn(&dyn Source) -> Box<dyn Answer>, Described),
+    Now(AskNow, Described),
     /// What is so right now is asked for and told, in the format that is asked for.
     Later(AskLater, Described),
     /// A question is answered from the profile, in this format; with what the file is for.

@@ -87,8 +87,13 @@ pub trait Source: Send + Sync + 'static {
         patience: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>>;
 
-    /// How the daemon is.
+    /// How the daemon is, as far as is known.
     fn status(&self) -> Status;
+
+    /// Has [`Self::status`] tell of now, unless that takes long.
+    fn renew_status(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Whether every program is attached, one read of the kernel has ended, and the collector
     /// answers; else a sentence for each that is missing.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::api::{
     AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost,
@@ -42,8 +42,13 @@ use super::spending;
 const FRESH_NS: u64 = 100_000_000;
 /// How long a report waits for names.
 pub(super) const NAMES_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the collector's state is asked for, for `status`, and threads are looked at.
-const STATE_PERIOD: Duration = Duration::from_secs(1);
+/// How often the collector's state is asked for where nobody asks for it, and threads are looked
+/// at: each time wakes threads of an idle machine. A service manager waits longer.
+const STATE_PERIOD: Duration = Duration::from_secs(4);
+/// The same until the first pass is over.
+const FIRST_STATE_PERIOD: Duration = Duration::from_millis(50);
+/// How long a status waits for the collector's state.
+const STATUS_PATIENCE: Duration = Duration::from_millis(500);
 /// How often memory that is free is given back to the system.
 const TRIM_PERIOD: Duration = Duration::from_secs(10);
 
@@ -99,12 +104,23 @@ impl Live {
     /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers
     /// it. Where there is no answer, the last one stays.
     pub async fn refresh(&self) -> Option<Arc<CollectorState>> {
-        let answer = self.access.state().await;
-        let mut known = lock(&self.known);
-        known.silence = answer.as_ref().err().copied();
-        let state = Arc::new(answer.ok()?);
-        known.state = Some(Arc::clone(&state));
-        Some(state)
+        match self.access.state().await {
+            Ok(state) => Some(self.note(state)),
+            Err(silence) => {
+                lock(&self.known).silence = Some(silence);
+                None
+            }
+        }
+    }
+
+    /// Notes what the collector answered.
+    fn note(&self, state: CollectorState) -> Arc<CollectorState> {
+        let state = Arc::new(state);
+        *lock(&self.known) = LastAnswer {
+            state: Some(Arc::clone(&state)),
+            silence: None,
+        };
+        state
     }
 
     /// Keeps the collector's state at hand, and memory that is free with the system, until the
@@ -127,7 +143,7 @@ impl Live {
             tokio::time::sleep(if is_ready {
                 STATE_PERIOD
             } else {
-                STATE_PERIOD / 20
+                FIRST_STATE_PERIOD
             })
             .await;
         }
@@ -337,6 +353,17 @@ impl Source for Live {
             replay: None,
             lines: line_reading(&self.access.line_counts()),
         }
+    }
+
+    fn renew_status(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let ask = |answer| Command::State { answer };
+            match self.access.ask_within(STATUS_PATIENCE, ask).await {
+                Ok(state) => drop(self.note(state)),
+                // Whoever watches says when it is silent for long.
+                Err(silence) => debug!("the status is an earlier one: {silence}"),
+            }
+        })
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {

@@ -16,9 +16,8 @@ use super::events::{self, MadeEvent};
 use super::report_memory::memory_mib;
 use super::respond::respond;
 use super::shared::ServerState;
-use crate::api::Source;
-use crate::api::answer::{Answer, written};
-use crate::api::endpoint::Sending;
+use crate::api::answer::written;
+use crate::api::endpoint::{AskNow, Sending};
 use crate::api::format::Format;
 use crate::api::problem::Problem;
 use crate::api::question::{AnyQuestion, Known, no_lines};
@@ -65,20 +64,22 @@ pub(super) async fn send(
 /// Answers with what is so now, or with a stream of it.
 pub(super) async fn send_now(
     shared: &Arc<ServerState>,
-    now: fn(&dyn Source) -> Box<dyn Answer>,
+    now: AskNow,
     sending: Sending,
 ) -> Result<Response, Problem> {
     match sending {
         Sending::Once(format) => {
-            let body = written(&*now(&*shared.source), format)?;
+            let answer = now(Arc::clone(&shared.source)).await;
+            let body = written(&*answer, format)?;
             Ok(respond(format, body))
         }
         Sending::Events { interval_ns } => {
             events::open(shared, interval_ns, move |shared, _| {
-                let made = written(&*now(&*shared.source), Format::Json);
-                Box::pin(std::future::ready(
-                    made.map(|body| Some(MadeEvent::now(body))),
-                ))
+                Box::pin(async move {
+                    let answer = now(Arc::clone(&shared.source)).await;
+                    let body = written(&*answer, Format::Json)?;
+                    Ok(Some(MadeEvent::now(body)))
+                })
             })
             .await
         }

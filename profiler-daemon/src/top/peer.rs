@@ -70,8 +70,12 @@ impl Peer {
                 (answers.0?, answers.1?, answers.2?)
             }
             Self::Own(source) => {
-                let answers = tokio::join!(totals(&**source, question), table(&**source, question));
-                (answers.0?, answers.1?, value(&source.status())?)
+                let (totals, table, ()) = tokio::join!(
+                    totals(&**source, question),
+                    table(&**source, question),
+                    source.renew_status(),
+                );
+                (totals?, table?, value(&source.status())?)
             }
         };
         Ok(Answers {

@@ -1,6 +1,6 @@
 //! What is so right now, whatever the profile holds: how the daemon is, and what it profiles.
 
-use crate::api::answer::Shown;
+use crate::api::answer::{Answer, Shown};
 use crate::api::described::{Described, REPORT};
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::PLAIN;
@@ -14,10 +14,13 @@ pub(crate) const STATUS: Get = Get {
     parameters: PLAIN,
     does: Does::Now(
         |source| {
-            Box::new(Shown(source.status(), |status, out| {
-                out.extend(status.to_text().into_bytes());
-                Ok(())
-            }))
+            Box::pin(async move {
+                source.renew_status().await;
+                Box::new(Shown(source.status(), |status, out| {
+                    out.extend(status.to_text().into_bytes());
+                    Ok(())
+                })) as Box<dyn Answer>
+            })
         },
         Described::report::<Status>(REPORT),
     ),
@@ -29,10 +32,11 @@ pub(crate) const TARGETS: Get = Get {
     parameters: PLAIN,
     does: Does::Now(
         |source| {
-            Box::new(Shown(source.targets(), |targets, out| {
+            let answer = Box::new(Shown(source.targets(), |targets, out| {
                 out.extend(targets_text(targets).into_bytes());
                 Ok(())
-            }))
+            }));
+            Box::pin(std::future::ready(answer as Box<dyn Answer>))
         },
         Described::report::<Targets>(REPORT),
     ),
