@@ -83,7 +83,7 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
     tally.skips.extend(kernel_skip);
 
     println!("\n== Tests on another kernel");
-    match kernels::test_another_kernel(workspace) {
+    match kernels::test_another_kernel(workspace, full) {
         Ok(Ok(line)) => {
             println!("{line}");
             tally.passed += 1;

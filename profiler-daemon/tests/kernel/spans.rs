@@ -79,9 +79,24 @@ fn each_hit_is_counted() {
     assert!(measured["functions"].as_array().expect("rows").is_empty());
 }
 
+/// The median of the pairs of `workload marked` is what the program says.
+pub(crate) fn check_median(pair: &Value, truth: &Value) {
+    let found = number(pair, "/p50_ns");
+    let (least, most) = (
+        number(truth, "/pair_p50_least_ns"),
+        number(truth, "/pair_p50_most_ns"),
+    );
+    // It is the middle of a bucket, of which a power of two has 64.
+    let apart = most / 128;
+    assert!(
+        (least - apart..=most + apart).contains(&found),
+        "{found} of {least} to {most}"
+    );
+}
+
 // Check that the time from a start to an end in another thread is what the program's own clock
-// says, to a hundredth; that starts which are replaced and those that never end are told; and that
-// the entries of functions are starts and ends too.
+// says, to half of a bucket; that starts which are replaced and those that never end are told; and
+// that the entries of functions are starts and ends too.
 #[test]
 fn spans_last_as_long_as_by_the_programs_own_clock() {
     let Some((truth, measured)) = followed(&[
@@ -106,11 +121,7 @@ fn spans_last_as_long_as_by_the_programs_own_clock() {
         2,
         "{pair:#}"
     );
-    let (found, expected) = (number(pair, "/p50_ns"), number(&truth, "/pair_p50_ns"));
-    assert!(
-        100 * found.abs_diff(expected) <= expected,
-        "{found} of {expected}"
-    );
+    check_median(pair, &truth);
     assert!(number(pair, "/max_ns") <= number(&truth, "/pair_max_ns"));
     assert!(number(pair, "/min_ns") >= 10_000_000, "{pair:#}");
     let calls = row_of(&measured, "spans", "/name", "calls");

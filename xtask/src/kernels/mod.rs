@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 use crate::{packages, shell, toolchain};
 use emulator::Emulator;
 use image::Files;
-use list::Kernel;
+use list::{Extent, Kernel};
 use outcome::Outcome;
 
 /// How long a boot with all tests may take: some ten times what it takes on a machine that does
@@ -64,7 +64,7 @@ pub(crate) fn test_kernels(
             Some(file) => file.to_owned(),
             None => fetch(workspace, kernel)?,
         };
-        rows.push(laboratory.test(kernel, &file)?);
+        rows.push(laboratory.test(kernel, &file, Extent::Full)?);
     }
     println!("\n{}", table(&rows));
     if rows.iter().any(|row| row.fault.is_some()) {
@@ -73,11 +73,13 @@ pub(crate) fn test_kernels(
     Ok(())
 }
 
-/// Tests on one kernel that is not this machine's; answers with a line that says what it came to.
+/// Tests on one kernel that is not this machine's, those of the routine or, with `full`, all;
+/// answers with a line that says what it came to.
 ///
 /// The inner error: it could not be tried here, and why.
 pub(crate) fn test_another_kernel(
     workspace: &Workspace,
+    full: bool,
 ) -> anyhow::Result<Result<String, anyhow::Error>> {
     let own = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = list::another(&own);
@@ -90,7 +92,8 @@ pub(crate) fn test_another_kernel(
         Err(error) => return Ok(Err(error)),
     };
     let laboratory = Laboratory::prepare(workspace, tools)?;
-    let row = laboratory.test(kernel, &file)?;
+    let extent = if full { Extent::Full } else { Extent::Routine };
+    let row = laboratory.test(kernel, &file, extent)?;
     match &row.fault {
         None => Ok(Ok(line(&row))),
         Some(fault) => bail!("Linux {}: {fault}", row.version),
@@ -158,10 +161,10 @@ impl<'a> Laboratory<'a> {
 
     /// Boots a kernel and judges what its console says; shows the end of it where that is no
     /// success.
-    fn test(&self, kernel: &Kernel, file: &Path) -> anyhow::Result<Row> {
+    fn test(&self, kernel: &Kernel, file: &Path, extent: Extent) -> anyhow::Result<Row> {
         let folder = folder(self.workspace, kernel);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let tests = kernel.tests();
+        let tests = kernel.tests(extent);
         let command = self.files.tests_command(&tests);
         let image = folder.join("image");
         fs::write(&image, self.files.image(&command)?)
