@@ -20,7 +20,7 @@ function lines(completeness, { elapsedNs = 0, stacks = null, named = false, slee
   return [
     [lacks(lost === 0), `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
     [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part(without)}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
-    ...(nameless > 0 ? [["lacks", `${time(nameless)} of no known function${part(nameless)}`, `${exactTime(nameless)}: in the rows [not sampled] and [unknown: reason]. No mark fell in it, or what was found there was lost.`]] : []),
+    ...(nameless > 0 ? [["lacks", `${time(nameless)} of no known function${part(nameless)}`, `${exactTime(nameless)}: in the rows [not sampled], [unknown: reason], [folded] and [dropped]. No mark fell in it, or what was found there was lost.`]] : []),
     [lacks(failed === 0), `${count(failed)}${of} stacks end early`, "Walks that could not go on: code without unwind information, or a program so new that its tables were not there yet. The executing function and all totals are right; callers are missing."],
     [lacks(truncated === 0), `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
     ...(completeness.probes_ns > 0 ? [["note", `${time(completeness.probes_ns)} taken by probes`, "What the probes of measured functions took of the programs' time: it is in the sampled values."]] : []),

@@ -33,12 +33,13 @@ use crate::symbols::lines::finder::LineCounts;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::heartbeat::{Pulse, Watch};
 use crate::sys::{heap, own_cost};
+use crate::units::MonoNs;
 
 use super::facts::DaemonFacts;
 use super::memory;
 use super::spending;
 
-/// A pass that is not older than this is fresh.
+/// A pass, or a state, that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
 /// How long a report waits for names.
 pub(super) const NAMES_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ pub(super) const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 const STATE_PERIOD: Duration = Duration::from_secs(4);
 /// The same until the first pass is over.
 const FIRST_STATE_PERIOD: Duration = Duration::from_millis(50);
-/// How long a status waits for the collector's state.
+/// How long a status waits for the collector's state, and before that for its turn to ask.
 const STATUS_PATIENCE: Duration = Duration::from_millis(500);
 /// How often memory that is free is given back to the system.
 const TRIM_PERIOD: Duration = Duration::from_secs(10);
@@ -59,6 +60,8 @@ pub struct Live {
     access: Access,
     pub(super) requests: Arc<RequestCounts>,
     known: Mutex<LastAnswer>,
+    /// Whoever asks for the state, so that others who want it wait for that answer.
+    asking: tokio::sync::Mutex<()>,
     /// Who chooses functions to be measured.
     pub(super) turns: Turns,
 }
@@ -68,6 +71,8 @@ pub struct Live {
 struct LastAnswer {
     /// How it was when it last answered.
     state: Option<Arc<CollectorState>>,
+    /// When that was.
+    at_ns: MonoNs,
     /// Why it did not answer when it was last asked.
     silence: Option<Unanswered>,
 }
@@ -83,6 +88,7 @@ impl Live {
             access,
             requests,
             known: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
             turns: Turns::default(),
         }
     }
@@ -118,6 +124,7 @@ impl Live {
         let state = Arc::new(state);
         *lock(&self.known) = LastAnswer {
             state: Some(Arc::clone(&state)),
+            at_ns: monotonic_ns(),
             silence: None,
         };
         state
@@ -357,6 +364,13 @@ impl Source for Live {
 
     fn renew_status(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            let turn = tokio::time::timeout(STATUS_PATIENCE, self.asking.lock()).await;
+            let Ok(_turn) = turn else {
+                return;
+            };
+            if monotonic_ns().saturating_since(lock(&self.known).at_ns) < FRESH_NS {
+                return;
+            }
             let ask = |answer| Command::State { answer };
             match self.access.ask_within(STATUS_PATIENCE, ask).await {
                 Ok(state) => drop(self.note(state)),

@@ -39,8 +39,8 @@ pub struct Completeness {
     pub stacks_unwind_failed: u64,
     /// Time in the totals that no row has.
     pub elapsed_unattributed_ns: u64,
-    /// Time of no known function: in answers that show functions it is in the rows `[not sampled]`
-    /// and `[unknown: reason]`. Nothing in lists of totals.
+    /// Time of no known function: in answers that show user functions it is in the rows `[not
+    /// sampled]`, `[unknown: reason]`, `[folded]` and `[dropped]`. Nothing in lists of totals.
     pub elapsed_unknown_ns: u64,
     /// Share of the walks of user stacks that reached the outermost frame, percent.
     pub stacks_complete_percent: f64,

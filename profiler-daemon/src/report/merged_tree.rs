@@ -144,7 +144,7 @@ pub(super) struct MergedTree<'n> {
     /// Of a difference: what was there earlier and is not any more.
     pub(super) shrunk: Primary,
     pub(super) divided: Divided,
-    /// Time of stacks that are not known, and of kinds in which no mark fell.
+    /// Time of which the function is not known, and of kinds in which no mark fell.
     pub(super) of_no_function_ns: u64,
     /// Nodes that stand for what was folded.
     pub(super) folded: HashSet<u32>,

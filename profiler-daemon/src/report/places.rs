@@ -81,14 +81,14 @@ impl Places {
         }
     }
 
-    /// Time of all members that is of stacks that are not known, or of kinds in which no mark fell.
+    /// Time of all members of which the function is not known, and of kinds in which no mark fell.
     pub(super) fn of_no_function_ns(&self, view: &View<'_>) -> u64 {
         let mut sum = 0u64;
         for (index, member) in view.members.iter().enumerate() {
             sum = sum.saturating_add(self.divided.not_sampled[index].elapsed_ns());
             let nodes = member.aggregate.nodes();
             for (_, node, _, values) in self.of_member(index, member) {
-                if is_of_no_function(nodes, node, !member.kernel_thread) {
+                if is_of_no_function(nodes, node, member.kernel_thread) {
                     sum = sum.saturating_add(values.elapsed_ns());
                 }
             }

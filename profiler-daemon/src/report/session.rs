@@ -79,7 +79,6 @@ pub fn session(
     let mut retired = Values::default();
     let (mut retired_exact, mut retired_not_sampled) = (Totals::default(), Values::default());
     let (mut processes, mut threads, mut retired_threads) = (0, 0, 0);
-    let mut stacks = Stacks::default();
     for (index, member) in view.members.iter().enumerate() {
         let over = member.aggregate.threads_over(view.coverage.span);
         let count = view.thread_count(&over);
@@ -95,7 +94,6 @@ pub fn session(
                 retired_not_sampled.add(&places.not_sampled(index, member));
             }
         }
-        stacks.add(&places.stacks(index, member, names));
     }
     let whole = view.coverage.span == Span::Session;
     let dropped = whole.then_some(snapshot.ended());
@@ -108,7 +106,7 @@ pub fn session(
         totals: places.all_values(&view),
         processes: processes + dropped.unwrap_or_default(),
         threads,
-        stacks,
+        stacks: places.all_stacks(&view, names),
         retired: RetiredTotals {
             processes: dropped,
             threads: whole.then_some(retired_threads),

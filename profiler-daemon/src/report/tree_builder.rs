@@ -60,7 +60,7 @@ pub(super) struct TreeBuilder<'v, 'n> {
     /// Which frames each node of the merged tree stands for; the first that were found.
     modes: Vec<Option<Mode>>,
     cells: Vec<MemberCell>,
-    /// Those of stacks that are not known, by index.
+    /// Those whose function is not known, by index.
     lost_cells: Vec<usize>,
     /// The members' exact totals.
     kinds: Vec<KindNs>,
@@ -125,12 +125,11 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         let member = &view.members[index as usize];
         let targets = self.targets(member, &held);
         let nodes = member.aggregate.nodes();
-        let hide_kernel = self.hides_kernel(member);
         for (node, primary) in held {
             let Some(target) = targets[node.index()] else {
                 continue;
             };
-            if is_of_no_function(nodes, &nodes[node.index()], hide_kernel) {
+            if is_of_no_function(nodes, &nodes[node.index()], member.kernel_thread) {
                 self.lost_cells.push(self.cells.len());
             }
             self.cells.push(MemberCell {
@@ -139,11 +138,6 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
                 primary,
             });
         }
-    }
-
-    /// Whether what the kernel does for a member is shown as its callers'.
-    fn hides_kernel(&self, member: &Member<'_>) -> bool {
-        self.shape.frames == FrameScope::User && !member.kernel_thread
     }
 
     /// Notes what an aggregate had received at an earlier moment, that is now a part of the member
@@ -399,7 +393,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     ) -> Vec<Option<u32>> {
         let nodes = member.aggregate.nodes();
         let live = live(nodes, held);
-        let hide_kernel = self.hides_kernel(member);
+        let hide_kernel = self.shape.frames == FrameScope::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![self.base; live.len()];
         let mut targets = vec![None; live.len()];
         let holds = |index: usize| {

@@ -89,22 +89,23 @@ pub(super) fn undecided(aggregate: &AggregateView) -> impl Iterator<Item = Frame
         })
 }
 
-/// Whether it is not known which function has what a node holds: the stack was lost. Kernel frames
-/// stand for the function that called them where they are hidden.
+/// Whether it is not known which function has what a node holds: its stack was lost, or the inner
+/// part of it. Kernel frames stand for the user function that called them; kernel threads have
+/// none.
 pub(super) fn is_of_no_function<'n>(
     nodes: &'n [Node],
     mut node: &'n Node,
-    hide_kernel: bool,
+    kernel_thread: bool,
 ) -> bool {
     loop {
         match node.place {
-            NodePlace::Lost(_) => return true,
             NodePlace::Kernel(_) | NodePlace::Folded { kernel: true }
-                if hide_kernel && node.parent != NodeId::ROOT =>
+                if !kernel_thread && node.parent != NodeId::ROOT =>
             {
                 node = &nodes[node.parent.index()];
             }
-            _ => return false,
+            NodePlace::User(_) | NodePlace::Kernel(_) => return false,
+            NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { .. } => return true,
         }
     }
 }

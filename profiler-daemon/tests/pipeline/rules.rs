@@ -151,18 +151,13 @@ pub(crate) fn check_table(list: &Value, total: &Total) {
     );
     assert_eq!(sum(list, "application.exclusive_ns"), total.application_ns);
     rows(list).iter().for_each(|row| check_row(row, total));
-    check_verdict(list, total);
 }
 
-/// What has no function is what no row has, and what is in rows of no function.
+/// What has no function is what no row of user functions has, and what is in rows of no function.
 fn check_verdict(list: &Value, total: &Total) {
-    // All rows of modules that are not known are one.
-    if rows(list).iter().any(|row| row["function"].is_null()) {
-        return;
-    }
     let of_no_function = rows(list).iter().filter(|row| {
         let name = row["function"].as_str().unwrap();
-        name == "[not sampled]" || name.starts_with("[unknown: ")
+        ["[not sampled]", "[folded]", "[dropped]"].contains(&name) || name.starts_with("[unknown: ")
     });
     let unknown_ns = of_no_function.map(|row| number(row, "elapsed.exclusive_ns"));
     let unknown_ns: u64 = unknown_ns.sum();
@@ -259,6 +254,7 @@ pub(crate) fn check_threads(list: &Value, total: &Total) {
 /// Both tables of functions, with user frames and with all: what has no mark has a row, what was
 /// folded is in the receipt, and rows of user functions are the same in both.
 pub(crate) fn check_functions([user, all]: &[Value; 2], total: &Total) {
+    check_verdict(user, total);
     for list in [user, all] {
         check_table(list, total);
         let of_name = |name: &str| -> u64 {
