@@ -6,6 +6,9 @@
 //! so each nanosecond of a kind has the same chance of a mark. Random numbers are arguments; no
 //! loop grows with time.
 
+mod age;
+mod wait_sums;
+
 use core::hint::cold_path;
 
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, ThreadClock, UNTRACED};
@@ -14,6 +17,8 @@ use crate::kinds::{
     BLOCKED, KINDS, Kind, KindNs, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, RUNNABLE, Tick,
     WAITS, WaitNs,
 };
+
+pub use wait_sums::WaitSums;
 
 /// Walked switch-outs inside calls in quick succession, after so many times `min_interval` without
 /// one.
@@ -43,77 +48,6 @@ pub mod wait {
     pub const UNKEPT: u32 = 3;
     /// Not drawn.
     pub const PASSED: u32 = 4;
-}
-
-/// What waits give to a stack. All of it is additive.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitSums {
-    /// Waits that are exactly the stack's, nanoseconds.
-    pub exact: WaitNs,
-    /// Drawn waits, nanoseconds times their weight.
-    pub weighted: WaitNs,
-    /// Sums of the squares of these products, in square milliseconds; saturating. Each is rounded
-    /// up or down by chance, so that many small ones have their sum: waits are of microseconds, and
-    /// what a wait of minutes stands for has a place too.
-    pub squares_ms2: WaitNs,
-}
-
-impl WaitSums {
-    /// Adds `other`.
-    #[inline(always)]
-    pub fn add(&mut self, other: &Self) {
-        let mut class = 0;
-        while class < WAITS {
-            self.exact[class] += other.exact[class];
-            self.weighted[class] += other.weighted[class];
-            self.squares_ms2[class] =
-                self.squares_ms2[class].saturating_add(other.squares_ms2[class]);
-            class += 1;
-        }
-    }
-
-    fn of_exact(waited: WaitNs) -> Self {
-        Self {
-            exact: waited,
-            ..Self::default()
-        }
-    }
-
-    /// `own` of it is not weighted: only this wait had that.
-    #[inline(always)]
-    fn of_drawn(waited: WaitNs, own: WaitNs, shift: u32, random: &mut impl FnMut() -> u32) -> Self {
-        let mut sums = Self::of_exact(own);
-        let mut class = 0;
-        while class < WAITS {
-            let weighted_ns = (waited[class] - own[class]) << shift;
-            sums.weighted[class] = weighted_ns;
-            sums.squares_ms2[class] = square_ms2(weighted_ns, random);
-            class += 1;
-        }
-        sums
-    }
-}
-
-/// The square of `ns` in square milliseconds, rounded by chance: what is below one is one as often
-/// as it is a part of it. Saturating.
-#[inline(always)]
-fn square_ms2(ns: u64, random: &mut impl FnMut() -> u32) -> u64 {
-    const US2_PER_MS2: u64 = 1_000_000;
-    const ROUNDED_NS: u64 = 1_000_000_000;
-    if ns == 0 {
-        0
-    } else if ns < ROUNDED_NS {
-        let us = ns / 1000;
-        (us * us + random() as u64 % US2_PER_MS2) / US2_PER_MS2
-    } else {
-        let ms = ns / 1_000_000;
-        if ms > u32::MAX as u64 {
-            u64::MAX
-        } else {
-            ms * ms
-        }
-    }
 }
 
 /// Where the time of a wait that has ended goes.
@@ -155,11 +89,14 @@ pub struct ThreadMarks {
     /// Waits outside calls in that stretch.
     pub rate: u32,
     /// One of `1 << rate_shift` of them is walked.
-    pub rate_shift: u32,
+    pub rate_shift: u16,
+    /// A drawn wait stands for `1 << wait_shift`.
+    pub wait_shift: u16,
     /// What is known of the wait that is open, or was last ([`wait`]).
     pub wait: u32,
-    /// A drawn wait stands for `1 << wait_shift`.
-    pub wait_shift: u32,
+    /// When the thread was walked last at a switch or at an exit, or first seen: monotonic, in
+    /// units of 2^20 ns, modulo 2^32.
+    pub walked_at: u32,
     /// How long the walk at its switch-out took; 0 = not drawn.
     pub walk_ns: u64,
     /// How long the processor of the walk had been idle then, as in `OnProcessor::idle_ns`, modulo
@@ -179,10 +116,11 @@ pub fn is_drawn(shift: u32, random: &mut impl FnMut() -> u32) -> bool {
 }
 
 impl ThreadMarks {
-    /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond
-    /// has the chance of any other.
+    /// The thread is first seen at `now_ns`: each pile begins by the residual law, so that its
+    /// first nanosecond has the chance of any other.
     #[inline(always)]
-    pub fn start(&mut self, min_interval_ns: u64, random: &mut impl FnMut() -> u32) {
+    pub fn start(&mut self, now_ns: u64, min_interval_ns: u64, random: &mut impl FnMut() -> u32) {
+        self.note_walked(now_ns);
         self.next_call_ns = residual(min_interval_ns, random);
         self.next_wait_ns = residual(min_interval_ns, random);
     }
@@ -252,10 +190,11 @@ impl ThreadMarks {
             self.wait = wait::UNSEEN;
             // Which waits are walked and which divided is free to choose: nothing is weighted here.
             if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns
-                || !is_drawn(walk_shift(), random)
+                || !is_drawn(self.shift_by_age(walk_shift(), now_ns), random)
             {
                 return false;
             }
+            self.note_walked(now_ns);
             let from_ns = if self.next_walk_ns > now_ns {
                 self.next_walk_ns
             } else {
@@ -266,18 +205,20 @@ impl ThreadMarks {
         }
         self.count_outside(now_ns, min_interval_ns);
         self.wait = wait::PASSED;
-        if !is_drawn(self.rate_shift, random) {
+        let rate_shift = u32::from(self.rate_shift);
+        if !is_drawn(rate_shift, random) {
             return false;
         }
         // Of those, in a second draw: most waits of a storm need not know what is afforded.
-        let rest = MAX_RATE_SHIFT - self.rate_shift;
-        let walk_shift = walk_shift();
+        let rest = MAX_RATE_SHIFT - rate_shift;
+        let walk_shift = self.shift_by_age(walk_shift(), now_ns);
         let walk_shift = if walk_shift > rest { rest } else { walk_shift };
         if !is_drawn(walk_shift, random) {
             return false;
         }
+        self.note_walked(now_ns);
         self.wait = wait::UNKEPT;
-        self.wait_shift = self.rate_shift + walk_shift;
+        self.wait_shift = (rate_shift + walk_shift) as u16;
         true
     }
 
@@ -293,7 +234,9 @@ impl ThreadMarks {
         random: &mut impl FnMut() -> u32,
     ) -> bool {
         let drawn = is_drawn(walk_shift, random);
-        if !drawn {
+        if drawn {
+            self.note_walked(clock.last_ns);
+        } else {
             self.take_fallen(clock, min_interval_ns, random);
         }
         drawn
@@ -345,7 +288,7 @@ impl ThreadMarks {
             if known == wait::PASSED {
                 return Ended::Divided;
             }
-            WaitSums::of_drawn(waited, own, self.wait_shift, random)
+            WaitSums::of_drawn(waited, own, u32::from(self.wait_shift), random)
         };
         if known == wait::DRAWN {
             Ended::Walked(sums)
@@ -523,12 +466,12 @@ impl ThreadMarks {
             self.rate = 0;
             self.rate_since_ns = now_ns;
             self.rate_shift = 0;
-            while self.rate_shift < MAX_RATE_SHIFT
+            while u32::from(self.rate_shift) < MAX_RATE_SHIFT
                 && last as u64 * min_interval_ns > RATE_NS << self.rate_shift
             {
                 self.rate_shift += 1;
             }
-        } else if self.rate_shift < MAX_RATE_SHIFT
+        } else if u32::from(self.rate_shift) < MAX_RATE_SHIFT
             && self.rate as u64 * min_interval_ns > RATE_NS << self.rate_shift
         {
             cold_path();

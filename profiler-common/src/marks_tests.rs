@@ -43,7 +43,7 @@ fn each_nanosecond_of_a_short_thread_has_the_same_chance() {
     let threads: u32 = 40_000;
     for _ in 0..threads {
         let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
-        marks.start(MS, &mut random);
+        marks.start(1, MS, &mut random);
         for count in &mut marks_of {
             clock.enter_call(now_ns, 7);
             now_ns += MS / 4;
@@ -71,7 +71,7 @@ fn calls_have_marks_by_their_length() {
     let rounds: u32 = 2000;
     let mut random = drawn(2);
     let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
-    marks.start(MS, &mut random);
+    marks.start(1, MS, &mut random);
     for _ in 0..rounds {
         for (length_ns, count) in lengths_ns.iter().zip(&mut found) {
             now_ns += 700_000;
@@ -97,7 +97,7 @@ fn looks_within_a_call_take_what_is_due_and_no_more() {
     let mut found = 0;
     for _ in 0..200 {
         let (mut clock, mut marks) = (running(), ThreadMarks::default());
-        marks.start(MS, &mut random);
+        marks.start(1, MS, &mut random);
         clock.enter_call(1, 7);
         for step in 1..=50 {
             clock.tick(1 + step * 10 * MS);
@@ -122,7 +122,7 @@ fn the_points_of_an_unwalked_wait_fall_where_they_fall() {
     let rounds: u32 = 4000;
     let mut random = drawn(4);
     let (mut clock, mut marks) = (running(), ThreadMarks::default());
-    marks.start(MS, &mut random);
+    marks.start(1, MS, &mut random);
     clock.enter_call(2, 7);
     for _ in 0..rounds {
         for (wait, count) in waits.iter().zip(&mut found) {
@@ -155,7 +155,7 @@ fn no_stretch_has_more_points_than_the_loop_takes() {
     let mut random = drawn(5);
     for min_interval_ns in [1_000, 1_001, MS, 10_000 * MS] {
         let (mut clock, mut marks, mut now_ns) = (running(), ThreadMarks::default(), 1);
-        marks.start(min_interval_ns, &mut random);
+        marks.start(1, min_interval_ns, &mut random);
         for step in 0..3000_u64 {
             let length_ns = min_interval_ns * (step % 97) / 11 + step * step % 1013;
             clock.enter_call(now_ns, 7);
@@ -181,7 +181,7 @@ fn without_an_interval_all_is_exact() {
     // wait counted once.
     let mut random = drawn(6);
     let (mut clock, mut marks) = (running(), ThreadMarks::default());
-    marks.start(0, &mut random);
+    marks.start(1, 0, &mut random);
     let mut now_ns = 1;
     for length_ns in [1, 700, 0, 5 * MS, 90_000 * MS] {
         clock.enter_call(now_ns, 7);
@@ -437,7 +437,7 @@ proptest! {
         // have exactly are the classes to the nanosecond, and that nothing falls due outside calls.
         let mut random = drawn(seed);
         let (mut clock, mut marks) = (running(), ThreadMarks::default());
-        marks.start(min_interval_ns, &mut random);
+        marks.start(1, min_interval_ns, &mut random);
         let mut exact: Vec<WaitNs> = Vec::new();
         let mut now_ns = 1_000_000_u64;
         for (event, step_ns, room) in events {

@@ -482,7 +482,7 @@ pub fn make_record(
         .start(now_ns, phase, call, task.clock_flags(flags));
     record
         .marks
-        .start(settings::min_interval_ns(), &mut attribute::random);
+        .start(now_ns, settings::min_interval_ns(), &mut attribute::random);
     record.first_faults = task.faults();
     record.faults = record.first_faults;
     record.queued_base_ns = queue::waited_ns(task);

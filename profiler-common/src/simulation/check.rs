@@ -56,7 +56,15 @@ fn variances(truth: &[Truth; ROWS]) -> [CheckedColumns; ROWS] {
             let whole = of.iter().map(|tick| sum.ticks[*tick as usize]).sum();
             binomial(row.divided.ticks[tick as usize], whole, TICK_NS)
         };
-        let gaps = |index: usize| binomial(row.divided.marks[index], sum.marks[index], GAP_NS);
+        let gaps = |index: usize| {
+            let (part, whole) = (row.divided.marks[index], sum.marks[index]);
+            let share = part as f64 / (whole as f64).max(1.0);
+            let all: f64 = truth.iter().map(|row| row.drawn_exits[index]).sum();
+            binomial(part, whole, GAP_NS)
+                + (1.0 - share).powi(2) * row.drawn_exits[index]
+                + share.powi(2) * (all - row.drawn_exits[index])
+                + row.largest_exits[index].powi(2)
+        };
         let waits = |class: usize| {
             let share = row.outside[class] as f64 / outside[class];
             (1.0 - share).powi(2) * row.drawn[class]
@@ -222,6 +230,8 @@ fn near_misses_are_noticed() {
         (DivisionRule::WalksAreWaited, "quick faults and late ones"),
         (DivisionRule::WalkedStandForAll, "short and long sleeps"),
         (DivisionRule::FoundIfUnwalked, "waits found from outside"),
+        (DivisionRule::AgeNotWeighted, "few walks of faults"),
+        (DivisionRule::AgeNotWeighted, "few walks of calls"),
         (
             DivisionRule::WaitsAreBlocked,
             "preempted in calls and outside",

@@ -94,6 +94,8 @@ pub(super) const ALL: &[(&str, ProgramKind)] = &[
     ("calls that do not return", traced(no_return)),
     ("a call killed in its middle", ProgramKind::World(killed)),
     ("waits found from outside", ProgramKind::World(found_waits)),
+    ("few walks of faults", ProgramKind::World(few_walks_outside)),
+    ("few walks of calls", ProgramKind::World(few_walks_of_calls)),
     (
         "waits in calls that are drawn",
         ProgramKind::World(drawn_in_calls),
@@ -354,6 +356,39 @@ fn found_waits(world: &mut World) {
             does.off_cpu(0, [draw.even(SECOND, 0.5, 1.5), 20 * US]);
             does.off_cpu(1, [draw.wiggle(1500 * MS), 10 * US]);
             does.off_cpu(2, [draw.wiggle(300 * MS), 5 * US]);
+        }
+    });
+}
+
+/// Waits outside calls of which few are walked: one that comes after long ones has been unwalked
+/// for longer than one that comes after short ones.
+fn few_walks_outside(world: &mut World) {
+    if world.gap_ns > 0 {
+        world.affords = |_| 5;
+    }
+    thread(world, UNTRACED, |does, draw| {
+        for _ in 0..4000 {
+            for _ in 0..4 {
+                does.off_cpu(0, [draw.exponential(20 * MS), 0]);
+            }
+            does.off_cpu(1, [draw.exponential(SECOND), 0]);
+            does.off_cpu(2, [draw.exponential(100 * MS), 0]);
+        }
+    });
+}
+
+/// The same in calls, whose exits are walked where marks have fallen.
+fn few_walks_of_calls(world: &mut World) {
+    if world.gap_ns > 0 {
+        world.affords = |_| 7;
+    }
+    thread(world, 0, |does, draw| {
+        for _ in 0..4000 {
+            for _ in 0..4 {
+                does.sleep(0, draw.exponential(20 * MS));
+            }
+            does.sleep(1, draw.exponential(SECOND));
+            does.sleep(2, draw.exponential(100 * MS));
         }
     });
 }

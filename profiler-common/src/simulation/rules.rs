@@ -37,6 +37,8 @@ pub(super) enum DivisionRule {
     WalksAreWaited,
     /// Only waits that were not walked are found from outside.
     FoundIfUnwalked,
+    /// Who was not walked for long is walked sooner, and stands for as many as others.
+    AgeNotWeighted,
     /// All marks of a wait are marks of its blocked part.
     WaitsAreBlocked,
     /// A walk at which no mark has fallen leaves no trace: the next one takes all since an earlier

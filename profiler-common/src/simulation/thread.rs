@@ -41,7 +41,7 @@ impl<'world> SimulatedThread<'world> {
         clock.set_flags(flags);
         let mut marks = ThreadMarks::default();
         let gap_ns = world.gap_ns;
-        marks.start(gap_ns, &mut || world.random.bits());
+        marks.start(world.now_ns, gap_ns, &mut || world.random.bits());
         if world.rule == DivisionRule::FirstGapWhole {
             marks.next_call_ns = world.random.even(gap_ns, 0.5, 1.5);
             marks.next_wait_ns = world.random.even(gap_ns, 0.5, 1.5);
@@ -193,13 +193,17 @@ impl<'world> SimulatedThread<'world> {
         let left_ns = self.world.now_ns;
         self.clock.switch_out(left_ns, waited[BLOCKED] > 0);
         let shift = self.world.walk_shift();
+        let by_age = self.marks.shift_by_age(shift, left_ns);
         let random = &mut self.world.random;
         let mut is_walked = self
             .marks
             .leave(inside, left_ns, || shift, gap_ns, &mut || random.bits());
-        let weight = 1_u64 << (self.marks.rate_shift + shift);
+        let weight = 1_u64 << (u32::from(self.marks.rate_shift) + by_age);
         if !inside && self.world.rule == DivisionRule::FirstWaits {
             is_walked = self.is_among_first(left_ns);
+        }
+        if !inside && self.world.rule == DivisionRule::AgeNotWeighted {
+            self.marks.wait_shift = self.marks.rate_shift + shift as u16;
         }
         if is_walked {
             if in_traced_call {
@@ -311,6 +315,20 @@ impl<'world> SimulatedThread<'world> {
         }
     }
 
+    /// The call of `place` ends, and is one of `1 << shift` that are walked.
+    fn note_exit(&mut self, shift: u32) {
+        let others = f64::from((1_u32 << shift) - 1);
+        let gap_ns = self.world.gap_ns;
+        let truth = &mut self.world.truth[self.place];
+        for (index, ns) in self.untaken.into_iter().enumerate() {
+            // One mark at least, as often as it is a part of one.
+            let product = ns as f64 * ns.max(gap_ns) as f64;
+            truth.drawn_exits[index] += product * others;
+            let largest = &mut truth.largest_exits[index];
+            *largest = largest.max(product.sqrt() * others);
+        }
+    }
+
     /// Is this one of the first waits of its 100 ms, as many as are walked in it?
     fn is_among_first(&mut self, now_ns: u64) -> bool {
         if now_ns - self.walked.0 >= 100 * MS {
@@ -384,12 +402,17 @@ impl Actions for SimulatedThread<'_> {
             // A call that returns is walked only if there is something to find: its end is known to
             // the clock.
             if self.marks.is_due(&self.clock) {
-                let (shift, gap_ns) = (self.world.walk_shift(), self.world.gap_ns);
+                let (afforded, now_ns) = (self.world.walk_shift(), self.world.now_ns);
+                let shift = self.marks.shift_by_age(afforded, now_ns);
+                self.note_exit(shift);
+                let gap_ns = self.world.gap_ns;
                 let random = &mut self.world.random;
                 let is_drawn = self
                     .marks
                     .leaves_call(&self.clock, shift, gap_ns, &mut || random.bits());
-                if is_drawn {
+                if is_drawn && self.world.rule == DivisionRule::AgeNotWeighted {
+                    self.walk_for(place, afforded);
+                } else if is_drawn {
                     self.walk_for(place, shift);
                 }
             }

@@ -8,7 +8,7 @@ use super::rules::DivisionRule;
 use crate::clock::Class;
 use crate::division::strata::{MarkPeriods, others, own_kinds, part_of, totals_of};
 use crate::division::{Product, Stratum};
-use crate::kinds::{BLOCKED, KINDS, KindNs, Primary, RUNNABLE, Tick, WaitNs};
+use crate::kinds::{BLOCKED, KINDS, KindNs, MARKS, Primary, RUNNABLE, Tick, WaitNs};
 
 /// `min_interval`.
 pub(super) const GAP_NS: u64 = MS;
@@ -73,6 +73,9 @@ pub(super) struct Truth {
     pub(super) drawn: [f64; 2],
     /// The largest that one of them can stand for: `k` times its length.
     pub(super) largest: [f64; 2],
+    /// The same that drawing the exits of calls brings, by what their marks are of.
+    pub(super) drawn_exits: [f64; MARKS],
+    pub(super) largest_exits: [f64; MARKS],
     /// Waits outside calls that are divided, by class.
     pub(super) outside: WaitNs,
 }

@@ -14,8 +14,8 @@ use crate::kernel::WalkParts;
 pub(super) const MOST: f64 = 0.4;
 /// The part that those at switches and exits may take in any case.
 pub(super) const LEAST: f64 = 0.1;
-/// Such walks may always cost as much as this share of one processor's time, within [`MOST`]: where
-/// little is at work, a tenth of the budget of that is too few walks to tell anything by.
+/// Such walks may always cost as much as this share of one processor's time: where little is at
+/// work, [`MOST`] of the budget of that is too few walks to tell anything by.
 const FEW: f64 = 0.0005;
 /// What all else may always cost, as a share of one processor's time: beside little work even a
 /// sleeping daemon breaks a budget of some percent of it, and fewer walks would not gain that back.
@@ -105,7 +105,7 @@ impl WalkPolicy {
         let rest_ns = spent.others_ns + spent.tick_walks_ns - NEGLIGIBLE * spent.past_ns;
         let left = self.budget - rest_ns / spent.busy_ns;
         let least = (LEAST * self.budget).max(FEW * spent.past_ns / spent.busy_ns);
-        let others = left.clamp(least.min(most), most);
+        let others = left.min(most).max(least);
         let before = self.told.others;
         if (others - before).abs() <= CHANGE * before && others < most {
             return None;
@@ -173,15 +173,16 @@ mod tests {
         assert_eq!(after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005)), 0.004);
         assert_eq!(policy.parts().ticks, 0.004);
         near(after(&mut policy, 30, &quarter(0.1, 0.05, 0.0005)), 0.002_5);
-        assert_eq!(after(&mut policy, 30, &quarter(0.05, 0.1, 0.0005)), 0.004);
+        near(after(&mut policy, 30, &quarter(0.05, 0.1, 0.0005)), 0.005);
         let mut policy = WalkPolicy::new(0.05);
         after(&mut policy, 30, &quarter(1.0, 0.003, 0.0005));
         near(policy.outside(), 0.01);
     }
 
     // Check that a storm is answered within some seconds, and that its end is, though nothing
-    // happens at its begin; that a machine with next to nothing to do has all walks, however dear
-    // the daemon is beside that; and that what stays the same is not told again.
+    // happens at its begin; that a machine with next to nothing to do has walks for 0.05 % of a
+    // processor, however dear the daemon is beside that; and that what stays the same is not told
+    // again.
     #[test]
     fn it_follows_within_seconds() {
         let mut policy = WalkPolicy::new(BUDGET);
@@ -193,6 +194,7 @@ mod tests {
         assert!(after(&mut policy, 4, &storm) < 0.002);
         assert_eq!(policy.step(&storm), None);
         assert_eq!(after(&mut policy, 12, &quarter(1.0, 0.001, 0.0005)), 0.004);
-        assert_eq!(after(&mut policy, 12, &quarter(0.01, 0.15, 0.01)), 0.004);
+        let few = after(&mut policy, 30, &quarter(0.01, 0.15, 0.01));
+        assert!((few / 0.025 - 1.0).abs() < 0.15, "{few}");
     }
 }
