@@ -454,8 +454,16 @@ impl Aggregate {
             .seen_calls
             .entry((update.thread, update.number))
             .or_default();
-        let gain = seen.update(CallTotals::of(update));
+        let (gain, others) = seen.update(CallTotals::of(update));
         self.add_calls(update.number, &gain);
+        if !others.is_empty() {
+            let all = Arc::make_mut(&mut self.calls)
+                .entry(update.number)
+                .or_default();
+            for (classes, ns) in others {
+                all.time.reclassify(classes, ns);
+            }
+        }
         self.history.call(segment_ns, update.number, &gain);
     }
 

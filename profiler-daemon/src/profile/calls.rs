@@ -71,6 +71,33 @@ impl CallTime {
         }
         part
     }
+
+    /// What is of some classes here and was booked of others, `too_much` of each: no more of it in
+    /// either.
+    fn take_others(&mut self, too_much: &mut Self) -> Vec<OtherClass> {
+        let classes = [Class::Syscall, Class::Blocked, Class::Runnable].map(|class| class as usize);
+        let parts = |time: &Self| [time.running_ns, time.blocked_ns, time.runnable_ns()];
+        let of_parts = |[running_ns, blocked_ns, runnable_ns]: [u64; 3]| Self {
+            total_ns: running_ns + blocked_ns + runnable_ns,
+            running_ns,
+            blocked_ns,
+        };
+        let (mut gained, mut booked) = (parts(self), parts(too_much));
+        let mut others = Vec::new();
+        for (from, booked_ns) in booked.iter_mut().enumerate() {
+            for (to, gained_ns) in gained.iter_mut().enumerate() {
+                let ns = (*booked_ns).min(*gained_ns);
+                if ns > 0 {
+                    *booked_ns -= ns;
+                    *gained_ns -= ns;
+                    others.push(((classes[from], classes[to]), ns));
+                }
+            }
+        }
+        (*self, *too_much) = (of_parts(gained), of_parts(booked));
+        others
+    }
+
     /// The larger of each part.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
@@ -79,6 +106,10 @@ impl CallTime {
         all
     }
 }
+
+/// Time that was booked for a call as of one class and turned out to be of another: from which, to
+/// which, nanoseconds.
+pub(super) type OtherClass = ((usize, usize), u64);
 
 /// What is known of a thread's calls of one number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,17 +129,24 @@ impl SeenCalls {
         self.booked.add(booked);
     }
 
-    /// Takes newer counts over; what is to be booked for the calls that have returned since.
-    pub(super) fn update(&mut self, now: CallTotals) -> CallTotals {
+    /// Takes newer counts over; what is to be booked for the calls that have returned since, and
+    /// what of that which was booked is of other classes. (An open wait is taken to be blocked
+    /// until it is known since when its thread could have run.)
+    pub(super) fn update(&mut self, now: CallTotals) -> (CallTotals, Vec<OtherClass>) {
         let mut gain = now.since(&self.returned);
+        let mut others = Vec::new();
         self.returned = now;
         if gain.count > 0 {
             let returned = gain.time.since(&self.left);
             gain.time = returned.since(&self.booked);
             self.left = self.booked.since(&returned);
+            // Else what was booked is of a call that is not among them.
+            if returned.total_ns >= self.booked.total_ns {
+                others = gain.time.take_others(&mut self.left);
+            }
             self.booked = CallTime::default();
         }
-        gain
+        (gain, others)
     }
 }
 
@@ -212,21 +250,38 @@ mod tests {
     fn what_was_booked_is_not_booked_again() {
         let mut seen = SeenCalls::default();
         seen.is_over(&time(70, 10, 60));
-        assert_eq!(seen.update(totals(0, 0, 0)), CallTotals::default());
+        assert_eq!(seen.update(totals(0, 0, 0)).0, CallTotals::default());
         let mut returned = totals(1, 100, 100);
         returned.time = time(100, 15, 80);
-        let gain = seen.update(returned);
+        let (gain, others) = seen.update(returned);
+        assert!(others.is_empty(), "{others:?}");
         assert_eq!((gain.count, gain.returned_ns, gain.max_ns), (1, 100, 100));
         assert_eq!(gain.time, time(30, 5, 20));
         let mut returned = totals(2, 110, 100);
         returned.time = time(110, 25, 80);
-        let gain = seen.update(returned);
+        let gain = seen.update(returned).0;
         assert_eq!((gain.returned_ns, gain.time), (10, time(10, 10, 0)));
         // It had been taken to be blocked, and had run.
         seen.is_over(&time(50, 0, 50));
         let mut returned = totals(3, 160, 100);
         returned.time = time(160, 75, 80);
-        assert_eq!(seen.update(returned).time, time(50, 50, 0));
+        let (gain, others) = seen.update(returned);
+        let [syscall, blocked] = [Class::Syscall, Class::Blocked].map(|class| class as usize);
+        assert_eq!(
+            (gain.time, others),
+            (time(0, 0, 0), vec![((blocked, syscall), 50)])
+        );
+        // The end of another had to wait for a processor.
+        seen.is_over(&time(3_000, 0, 3_000));
+        let mut returned = totals(4, 3_360, 3_200);
+        returned.time = time(3_360, 85, 2_420);
+        let (gain, others) = seen.update(returned);
+        let mut all = time(3_160, 75, 3_080);
+        for (classes, ns) in others {
+            all.reclassify(classes, ns);
+        }
+        all.add(&gain.time);
+        assert_eq!(all, returned.time);
         assert_eq!(time(20, 5, 10).since(&time(10, 0, 10)), time(10, 5, 0));
         assert_eq!(time(20, 5, 10).max(&time(10, 7, 0)), time(22, 7, 10));
     }
@@ -238,11 +293,12 @@ mod tests {
     fn what_was_booked_waits_for_its_own_count() {
         let mut seen = SeenCalls::default();
         seen.is_over(&time(1_000, 0, 1_000));
-        let other = seen.update(totals(1, 10, 10));
+        let (other, others) = seen.update(totals(1, 10, 10));
+        assert!(others.is_empty(), "{others:?}");
         assert_eq!(other.time.running_ns, 10);
         let mut returned = totals(2, 1_030, 1_020);
         returned.time = time(1_030, 30, 1_000);
-        let its_own = seen.update(returned).time;
+        let its_own = seen.update(returned).0.time;
         assert_eq!(its_own, time(20, 20, 0));
         seen.is_over(&time(500, 0, 500));
         returned.count = 3;
@@ -251,7 +307,7 @@ mod tests {
         seen.update(returned);
         returned = totals(5, 1_100, 1_020);
         returned.time = time(1_100, 30, 1_070);
-        assert_eq!(seen.update(returned).time, time(70, 0, 70));
+        assert_eq!(seen.update(returned).0.time, time(70, 0, 70));
     }
 
     // Check that time that turns out to be of another class stays in the call, that no more is
