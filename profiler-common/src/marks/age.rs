@@ -6,13 +6,15 @@
 //! than its share.
 
 use super::ThreadMarks;
+use crate::walk_budget::MAX_SHIFT;
 
 /// Ages are in units of 2^20 ns, about a millisecond.
 const UNIT_SHIFT: u32 = 20;
 /// Up to twice this age (537 ms) a thread is walked with the chance that is afforded, from then on
 /// with twice that, from four times the age on with four times that...
 const FIRST_SHIFT: u32 = 8;
-/// ... up to `1 << MAX_DOUBLINGS` times, from 17 s on.
+/// ... up to `1 << MAX_DOUBLINGS` times, from 17 s on. Less where next to nothing is afforded: of
+/// any storm one of `1 << MAX_SHIFT` is walked in the end, however old its threads are.
 const MAX_DOUBLINGS: u32 = 6;
 
 impl ThreadMarks {
@@ -32,7 +34,10 @@ impl ThreadMarks {
         let most = (1 << MAX_DOUBLINGS) | 1;
         let times = (age >> FIRST_SHIFT) | 1;
         let times = if times > most { most } else { times };
-        walk_shift.saturating_sub(times.ilog2())
+        let rest = MAX_SHIFT.saturating_sub(walk_shift);
+        let doublings = times.ilog2();
+        let doublings = if doublings > rest { rest } else { doublings };
+        walk_shift.saturating_sub(doublings)
     }
 }
 
@@ -46,7 +51,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     // Check that the chance grows with the age, from the first doubling to the last and not beyond
-    // one, and that numbers that come round say the same.
+    // one, nor at all where nothing is afforded, and that numbers that come round say the same.
     #[test]
     fn the_chance_doubles_with_the_age() {
         for walked_ns in [0, 77 * MS, (u64::from(u32::MAX) << UNIT_SHIFT) - 300 * MS] {
@@ -65,7 +70,9 @@ mod tests {
                 (3_600_000, 6),
             ] {
                 let now_ns = walked_ns + ms * MS;
-                assert_eq!(marks.shift_by_age(16, now_ns), 16 - doublings, "{ms} ms");
+                assert_eq!(marks.shift_by_age(10, now_ns), 10 - doublings, "{ms} ms");
+                assert_eq!(marks.shift_by_age(14, now_ns), 14 - doublings.min(2));
+                assert_eq!(marks.shift_by_age(MAX_SHIFT, now_ns), MAX_SHIFT);
                 assert_eq!(
                     marks.shift_by_age(3, now_ns),
                     3_u32.saturating_sub(doublings)

@@ -34,7 +34,7 @@ pub struct Spending {
     pub ticks_over_budget_total: u64,
     /// What walks may cost now, those of ticks too, in percent of the time in which processors are
     /// at work; null: anything. Beside those of ticks four tenths of the budget, or what ticks,
-    /// switches and the daemon leave of it, but a tenth in any case.
+    /// switches and the daemon leave of it, but a tenth, or 0.05 % of one processor, in any case.
     #[schema(required)]
     pub walks_percent: Option<f64>,
     /// Time in which only samples were due and none was under way, in seconds.

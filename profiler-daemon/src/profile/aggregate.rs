@@ -456,13 +456,8 @@ impl Aggregate {
             .or_default();
         let (gain, others) = seen.update(CallTotals::of(update));
         self.add_calls(update.number, &gain);
-        if !others.is_empty() {
-            let all = Arc::make_mut(&mut self.calls)
-                .entry(update.number)
-                .or_default();
-            for (classes, ns) in others {
-                all.time.reclassify(classes, ns);
-            }
+        for (classes, ns) in others {
+            self.reclassify_calls(update.number, classes, ns);
         }
         self.history.call(segment_ns, update.number, &gain);
     }
@@ -500,14 +495,22 @@ impl Aggregate {
     /// What was booked for the call that a thread was inside at its last update was of other
     /// classes.
     fn reclassify_open_call(&mut self, thread: ThreadKey, class: usize, others: ClassNs) {
-        if let Some(open) = self.open_calls.get_mut(&thread) {
-            let all = Arc::make_mut(&mut self.calls)
-                .entry(open.number)
-                .or_default();
-            for (other, ns) in others.into_iter().enumerate() {
-                let moved = open.time.reclassify((class, other), ns);
-                all.time.reclassify((class, other), moved);
-            }
+        let Some(open) = self.open_calls.get_mut(&thread) else {
+            return;
+        };
+        let number = open.number;
+        let moved: ClassNs =
+            std::array::from_fn(|other| open.time.reclassify((class, other), others[other]));
+        for (other, ns) in moved.into_iter().enumerate() {
+            self.reclassify_calls(number, (class, other), ns);
+        }
+    }
+
+    /// So much of the time in calls of that number is of another class: (from, to).
+    fn reclassify_calls(&mut self, number: u32, classes: (usize, usize), ns: u64) {
+        if ns > 0 {
+            let all = Arc::make_mut(&mut self.calls).entry(number).or_default();
+            all.time.reclassify(classes, ns);
         }
     }
 
