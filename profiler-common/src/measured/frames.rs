@@ -124,6 +124,7 @@ impl ShadowStack {
         rows.called_by(call.function, call.caller);
         if !has_place {
             self.without_place = self.without_place.wrapping_add(1);
+            self.passed(call.stepped);
             return false;
         }
         self.without_place = 0;
@@ -184,7 +185,8 @@ impl ShadowStack {
         self.cost_within(one_hit(stepped));
     }
 
-    /// The probes of a call of this kind, which has no place, are in the innermost open one.
+    /// A probe that costs as much as one call of this kind was hit in the innermost open call, and
+    /// is in no other's time.
     #[inline(always)]
     fn cost_within(&mut self, kind: usize) {
         let depth = word(&self.depth);
@@ -234,9 +236,8 @@ impl ShadowStack {
         rows: &mut impl Rows,
     ) -> bool {
         if !self.find(function, sp) {
-            let had_no_place = self.without_place > 0;
-            self.cost_within(if had_no_place { kind } else { exit_alone(kind) });
-            if had_no_place {
+            self.cost_within(exit_alone(kind));
+            if self.without_place > 0 {
                 // That of a call which had no place: those further in end first.
                 self.without_place -= 1;
             } else if let Some(row) = rows.row(function) {

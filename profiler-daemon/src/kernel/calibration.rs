@@ -7,9 +7,10 @@
 //! (push, jmp) cost a tenth of those that it has to execute elsewhere, one step at a time.
 //!
 //! It also depends on the moment and on whose caches they are: on a virtual machine the same probe
-//! moves by a tenth within minutes, and by a third where the program has used other memory in
-//! between. So it is measured anew while functions are, and how far a probe without warm caches is
-//! from one with them is a part of the error.
+//! moves by a tenth within minutes, by a third within a second where another machine shares the
+//! processor, and by a third where the program has used other memory in between. So it is measured
+//! anew while functions are, each time stands for the time around it, and how far a probe without
+//! warm caches is from one with them is a part of the error.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,10 +38,12 @@ use functions::{CalibratedProbe, PROBED, call, profiler_calibrate_without};
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
 /// Batches of calls of each kind with which it begins.
 const FIRST_BATCHES: usize = 3;
-/// Calls of one of them: 0.1 to 3 ms.
-const FIRST_CALLS: u32 = 150;
-/// Calls of one batch later on: all kinds together take 2 ms.
-const LATER_CALLS: u32 = 30;
+/// Runs of calls of one of them, whose middle it is: 0.1 to 3 ms.
+const FIRST_RUNS: usize = 15;
+/// Runs of one batch later on: all kinds together take 2 ms.
+const LATER_RUNS: usize = 3;
+/// Calls of one run.
+const RUN_CALLS: u32 = 10;
 /// The time from one batch of each kind to the next, and that between those after the first ones:
 /// when something begins to be measured, more runs beside it than a moment later, and where two
 /// processors share a core probes take a third longer then.
@@ -60,7 +63,8 @@ const CACHE_LINE: usize = 64;
 /// Most mappings of this program that are looked at.
 const MAX_MAPPINGS: usize = 4096;
 
-/// Nanoseconds a call: the middle of all batches, and how far one may be off.
+/// Nanoseconds a call: the middle of all batches, each of which stands for the time around it, and
+/// how far one may be off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeCost {
     /// In the call's own times.
@@ -68,7 +72,7 @@ pub struct ProbeCost {
     /// In those of its caller.
     pub outside_ns: f64,
     /// How far off the first may be: the larger distance from the middle to the lowest and the
-    /// highest tenth of the batches, or what cold caches add.
+    /// highest tenth of the time, or what cold caches add.
     pub inside_error_ns: f64,
     /// How far off the sum of both may be, likewise.
     pub error_ns: f64,
@@ -80,6 +84,7 @@ pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
 /// Nanoseconds a call that probes have added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Added {
+    at_ns: MonoNs,
     whole_ns: f64,
     /// Those between the two snapshots.
     inside_ns: f64,
@@ -190,7 +195,7 @@ impl Calibration {
             INTERVAL_NS
         };
         if self.is_attached && now_ns.saturating_since(self.last_ns) >= interval_ns {
-            self.batch(measured, LATER_CALLS);
+            self.batch(measured, LATER_RUNS);
         }
     }
 
@@ -206,7 +211,7 @@ impl Calibration {
         if !self.is_attached {
             return Ok(());
         }
-        self.batch(measured, LATER_CALLS);
+        self.batch(measured, LATER_RUNS);
         self.detach(measured, targets)
     }
 
@@ -246,7 +251,7 @@ impl Calibration {
                 self.kinds.push(CallKind {
                     probed,
                     number,
-                    without_ns: ns_per_call(probed.function, FIRST_CALLS),
+                    without_ns: middle_of((0..FIRST_RUNS).map(|_| run_ns(probed.function))),
                     cold_ns: 0.0,
                     key: None,
                     batches: VecDeque::new(),
@@ -295,15 +300,19 @@ impl Calibration {
             memory.resize(COLD_BYTES, 0_u8);
             kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
         }
+        // What was measured before says what probes cost then.
+        for kind in &mut self.kinds {
+            kind.batches.clear();
+        }
         for _ in 0..FIRST_BATCHES {
-            self.batch(measured, FIRST_CALLS);
+            self.batch(measured, FIRST_RUNS);
         }
     }
 
-    fn batch(&mut self, measured: &mut FunctionProbes, calls: u32) {
+    fn batch(&mut self, measured: &mut FunctionProbes, runs: usize) {
         let mut costs = ProbeCosts::default();
         for kind in &mut self.kinds {
-            if let Some(added) = kind.added(measured, calls) {
+            if let Some(added) = kind.added(measured, runs) {
                 if kind.batches.len() == MAX_BATCHES {
                     kind.batches.pop_front();
                 }
@@ -331,34 +340,40 @@ fn told(costs: &ProbeCosts) -> CallCosts {
 }
 
 impl CallKind {
-    /// What its probes add to a call, of so many; `None` if they are not counted.
-    fn added(&self, measured: &FunctionProbes, calls: u32) -> Option<Added> {
+    /// What its probes add to a call: the middle of so many runs. `None` if they are not counted.
+    fn added(&self, measured: &FunctionProbes, runs: usize) -> Option<Added> {
         let key = self.key.as_ref()?;
-        let inside_ns = || Some(elapsed_ns(&measured.row(key)?.inclusive));
-        let before_ns = inside_ns()?;
-        let whole_ns = ns_per_call(self.probed.function, calls) - self.without_ns;
-        let inside_ns = inside_ns()?.saturating_sub(before_ns) as f64 / f64::from(calls);
-        let whole_ns = whole_ns.max(0.0);
+        let counted_ns = || Some(elapsed_ns(&measured.row(key)?.inclusive));
+        let (mut whole_ns, mut inside_ns) = (Vec::new(), Vec::new());
+        for _ in 0..runs {
+            let before_ns = counted_ns()?;
+            whole_ns.push(run_ns(self.probed.function) - self.without_ns);
+            let counted_ns = counted_ns()?.saturating_sub(before_ns);
+            inside_ns.push(counted_ns as f64 / f64::from(RUN_CALLS) - self.without_ns);
+        }
+        let whole_ns = middle_of(whole_ns).max(0.0);
         Some(Added {
+            at_ns: monotonic_ns(),
             whole_ns,
-            inside_ns: (inside_ns - self.without_ns).clamp(0.0, whole_ns),
+            inside_ns: middle_of(inside_ns).clamp(0.0, whole_ns),
         })
     }
+}
+
+fn middle_of(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 /// The middle of these batches, and how far calls may be from it: cold caches add to both parts of
 /// a call alike.
 fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
     let of = |each: fn(&Added) -> f64| {
-        let mut sorted: Vec<f64> = batches.iter().map(each).collect();
-        sorted.sort_by(f64::total_cmp);
-        let Some(last) = sorted.len().checked_sub(1) else {
-            return (0.0, 0.0);
-        };
-        let middle = sorted[sorted.len() / 2];
-        let cut = (sorted.len() / 10).max(1).min(last / 2);
-        let apart_ns = (middle - sorted[cut]).max(sorted[last - cut] - middle);
-        (middle, apart_ns)
+        let values = batches.iter().map(|added| (added.at_ns, each(added)));
+        let spans = spans(&values.collect::<Vec<_>>());
+        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| quantile(&spans, share));
+        (middle, (middle - low).max(high - middle))
     };
     let (whole_ns, whole_apart_ns) = of(|added| added.whole_ns);
     let (inside_ns, inside_apart_ns) = of(|added| added.inside_ns);
@@ -377,13 +392,69 @@ fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
     }
 }
 
-/// What a call takes this thread, with the loop around it.
-fn ns_per_call(function: extern "C" fn(), calls: u32) -> f64 {
+/// For how long values lay between two others.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    ns: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Of values that were measured at moments, between which they change evenly. Each has a nanosecond
+/// of its own, so that those of one moment count alike.
+fn spans(values: &[(MonoNs, f64)]) -> Vec<Span> {
+    let span = |ns, a: f64, b: f64| Span {
+        ns,
+        low: a.min(b),
+        high: a.max(b),
+    };
+    let own = values.iter().map(|(_, value)| span(1.0, *value, *value));
+    let between = values.windows(2).map(|two| match two {
+        [(from_ns, a), (to_ns, b)] => span(to_ns.saturating_since(*from_ns) as f64, *a, *b),
+        _ => span(0.0, 0.0, 0.0),
+    });
+    own.chain(between).collect()
+}
+
+/// The value below which they lay for this share of the time. 0 of nothing.
+fn quantile(spans: &[Span], share: f64) -> f64 {
+    /// Halvings of the range: to a millionth of it.
+    const HALVINGS: u32 = 20;
+    let wanted_ns = share * spans.iter().map(|span| span.ns).sum::<f64>();
+    let below_ns = |value: f64| -> f64 {
+        let below = |span: &Span| match span.high - span.low {
+            _ if value >= span.high => span.ns,
+            width if width > 0.0 => span.ns * ((value - span.low) / width).clamp(0.0, 1.0),
+            _ => 0.0,
+        };
+        spans.iter().map(below).sum()
+    };
+    let lows = spans.iter().map(|span| span.low);
+    let highs = spans.iter().map(|span| span.high);
+    let Some((mut low, mut high)) = lows.reduce(f64::min).zip(highs.reduce(f64::max)) else {
+        return 0.0;
+    };
+    if below_ns(low) >= wanted_ns {
+        return low;
+    }
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if below_ns(middle) < wanted_ns {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// What a call takes this thread, nanoseconds, in a run of them, with the loop around it.
+fn run_ns(function: extern "C" fn()) -> f64 {
     let began_ns = thread_ns();
-    for _ in 0..calls {
+    for _ in 0..RUN_CALLS {
         call(function);
     }
-    thread_ns().saturating_sub(began_ns) as f64 / f64::from(calls)
+    thread_ns().saturating_sub(began_ns) as f64 / f64::from(RUN_CALLS)
 }
 
 /// What probes add to a call where the program uses more memory between two calls than the caches
@@ -418,32 +489,76 @@ fn offset_of(function: extern "C" fn()) -> Option<FileOffset> {
 mod tests {
     use super::*;
 
-    fn batches(whole_ns: &[f64]) -> VecDeque<Added> {
-        let added = whole_ns.iter().map(|whole_ns| Added {
+    /// Batches that were measured at these milliseconds.
+    fn batches(whole_ns: &[(u64, f64)]) -> VecDeque<Added> {
+        let added = whole_ns.iter().map(|(at_ms, whole_ns)| Added {
+            at_ns: MonoNs::new(at_ms * 1_000_000),
             whole_ns: *whole_ns,
             inside_ns: whole_ns / 4.0,
         });
         added.collect()
     }
 
+    /// The same, a second apart.
+    fn evenly(whole_ns: &[f64]) -> VecDeque<Added> {
+        let seconds = (1..).map(|second| second * 1000);
+        let all: Vec<_> = seconds.zip(whole_ns.iter().copied()).collect();
+        batches(&all)
+    }
+
     // Check that a cost is the middle of the batches, that a tenth of them on either side is no
     // part of its error, and that what cold caches add is.
     #[test]
     fn the_error_holds_most_batches_and_cold_caches() {
-        let five = batches(&[900.0, 4000.0, 1000.0, 1020.0, 990.0]);
-        let warm = cost_of(&five, 0.0);
-        assert_eq!((warm.inside_ns, warm.outside_ns), (250.0, 750.0));
-        assert_eq!((warm.inside_error_ns, warm.error_ns), (5.0, 20.0));
-
-        let cold = cost_of(&five, 1300.0);
-        assert_eq!((cold.inside_ns, cold.outside_ns), (250.0, 750.0));
-        assert_eq!((cold.inside_error_ns, cold.error_ns), (75.0, 300.0));
-
-        let mut many: Vec<f64> = (0..40).map(|batch| 1000.0 + f64::from(batch % 2)).collect();
-        many.extend([5000.0; 4]);
-        let many = cost_of(&batches(&many), 0.0);
-        assert_eq!(many.error_ns, 1.0);
+        let mut twenty = vec![1000.0; 10];
+        twenty.extend([980.0; 5]);
+        twenty.extend([1020.0; 4]);
+        twenty.push(4000.0);
+        let costs = |cold_ns: f64| {
+            let cost = cost_of(&evenly(&twenty), cold_ns);
+            let all = [
+                cost.inside_ns,
+                cost.outside_ns,
+                cost.inside_error_ns,
+                cost.error_ns,
+            ];
+            all.map(f64::round)
+        };
+        assert_eq!(costs(0.0), [250.0, 750.0, 5.0, 20.0]);
+        assert_eq!(costs(1300.0), [250.0, 750.0, 75.0, 300.0]);
         let none = cost_of(&VecDeque::new(), 0.0);
         assert_eq!(none, ProbeCost::default());
+    }
+
+    // Check that batches of one moment stand for no more than one of another, so that what was
+    // measured before a short program ran and after it counts alike, with an error that holds both.
+    #[test]
+    fn each_batch_stands_for_the_time_around_it() {
+        let began = [(1000, 13_000.0), (1001, 13_000.0), (1002, 13_000.0)];
+        let costs = |all: &[(u64, f64)]| {
+            let cost = cost_of(&batches(all), 0.0);
+            [cost.inside_ns + cost.outside_ns, cost.error_ns].map(f64::round)
+        };
+        assert_eq!(costs(&began[..1]), [13_000.0, 0.0]);
+        assert_eq!(costs(&began), [13_000.0, 0.0]);
+        // Two milliseconds of 110 are at 13 us, the others between both.
+        let ended = [began.as_slice(), &[(1110, 9_000.0)]].concat();
+        assert_eq!(costs(&ended), [11_037.0, 1_630.0]);
+    }
+
+    // Check that a quantile lies between the values around it, and never outside of all.
+    #[test]
+    fn quantiles_are_of_time() {
+        let of = |ns, low, high| Span { ns, low, high };
+        let even = [of(10.0, 1.0, 3.0)];
+        let at = |share| (100.0 * quantile(&even, share)).round();
+        assert_eq!(
+            [at(0.0), at(0.1), at(0.5), at(1.0)],
+            [100.0, 120.0, 200.0, 300.0]
+        );
+        let steps = [of(1.0, 1.0, 1.0), of(9.0, 3.0, 3.0)];
+        let at = |share| (100.0 * quantile(&steps, share)).round();
+        assert_eq!([at(0.05), at(0.5), at(0.9)], [100.0, 300.0, 300.0]);
+        assert_eq!(quantile(&[of(0.0, 5.0, 5.0)], 0.1), 5.0);
     }
 }

@@ -11,6 +11,10 @@ const { chromium } = createRequire(path.join(env.PAGE_MODULES, "checks.js"))("pl
 // How long one thing may take to appear.
 const PATIENCE_MS = 60_000;
 
+// A connection that stood idle may be closed at the moment at which it is used: browsers ask again by themselves, this does so
+// when it is told to.
+export const AGAIN = { maxRetries: 2 };
+
 const checks = [];
 
 // Declares a check: a sentence, and what to do with a fresh page. `options` as of playwright's contexts; `expected`: a
@@ -87,6 +91,11 @@ export async function runAll() {
   if (failed > 0) process.exitCode = 1;
 }
 
+// The answer for a path, asked for beside the page.
+export function get(page, path, options) {
+  return page.request.get(`${env.PAGE_URL}${path}`, { ...AGAIN, ...options });
+}
+
 // Opens a view and waits until its first answer is there.
 export async function open(page, hash) {
   await page.goto(`${env.PAGE_URL}/${hash}`);
@@ -101,7 +110,7 @@ export async function answered(page) {
 // Changes the daemon's answers on the way to the page: `edit(body)` those of a path that ends so.
 export async function change(page, ending, edit) {
   await page.route((url) => url.pathname.endsWith(ending), async (route) => {
-    const response = await route.fetch();
+    const response = await route.fetch(AGAIN);
     const json = await response.json();
     edit(json);
     await route.fulfill({ response, json });

@@ -1,7 +1,7 @@
 // Checks of the views of one process and of the whole session, and of what is said when there is no answer.
 
 import assert from "node:assert/strict";
-import { answered, change, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, change, check, column, env, get, open, parameters, screenshot, until } from "./browser.mjs";
 
 const ONE = `#/process/${env.PAGE_BUSY}`;
 
@@ -42,7 +42,7 @@ check("functions say where they waited, and are sorted by it", async (page) => {
   assert.match(await page.locator("tbody tr").first().locator("a").first().getAttribute("title"), /\n100 % of its own time in calls from server::serve_connection of \/usr\/bin\/webserver\n/);
   await screenshot(page, "functions-blocked");
   // All that a function in the kernel has is in these, and none of a function that only runs.
-  const { rows } = await (await page.request.get(`${env.PAGE_URL}/api/v1/processes/${env.PAGE_BUSY}/functions`)).json();
+  const { rows } = await (await get(page, `/api/v1/processes/${env.PAGE_BUSY}/functions`)).json();
   const of = (name) => rows.find((row) => row.function === name).exclusive_classes;
   assert.ok(of("epoll_wait").blocked_ns > 0 && of("index::decode_postings").blocked_ns === 0 && of("write").syscall_ns > 0);
   const title = await page.locator("tbody tr").first().locator("td").nth(2).getAttribute("title");
@@ -194,7 +194,7 @@ check("each view has links to its answer, and those that exist answer", async (p
     for (const [label, href] of links) {
       assert.match(href, label === "pprof" ? /\/pprof\?window=(1m|session)(&frames=all)?$/ : path);
       if (!["JSON", "text"].includes(label)) continue;
-      const answer = await page.request.get(`${env.PAGE_URL}${href}`);
+      const answer = await get(page, href);
       assert.equal(answer.status(), 200, href);
     }
   }

@@ -1,7 +1,7 @@
 // Checks of the table of processes.
 
 import assert from "node:assert/strict";
-import { answered, change, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, change, check, column, env, get, open, parameters, screenshot, until } from "./browser.mjs";
 
 const numbers = (texts) => texts.map((text) => Number(text.replaceAll(",", "")));
 
@@ -212,7 +212,7 @@ check("files are of all processes, and are called so where the table has some", 
     await said("All processes as");
     assert.equal(await line.getAttribute("aria-label"), "All processes as a file");
     const href = await line.getByRole("link", { name: "CSV" }).getAttribute("href");
-    const csv = await (await page.request.get(`${env.PAGE_URL}${href}`)).text();
+    const csv = await (await get(page, href)).text();
     for (const name of ["webserver", "kworker"]) assert.ok(csv.includes(name), `${some}: ${csv}`);
   }
   await open(page, "#/processes");

@@ -1,10 +1,10 @@
 // Checks of named sessions and their spans: chosen as the part that is shown, and compared.
 
 import assert from "node:assert/strict";
-import { answered, check, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { AGAIN, answered, check, env, open, parameters, screenshot, until } from "./browser.mjs";
 
 async function post(page, path, data) {
-  const answer = await page.request.post(`${env.PAGE_URL}${path}`, { data });
+  const answer = await page.request.post(`${env.PAGE_URL}${path}`, { data, ...AGAIN });
   assert.ok(answer.ok(), `${path}: ${await answer.text()}`);
 }
 

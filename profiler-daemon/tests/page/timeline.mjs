@@ -1,7 +1,7 @@
 // Checks of the timeline: what it draws and tells, and the span of time that is chosen from it.
 
 import assert from "node:assert/strict";
-import { answered, check, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, check, env, get, open, parameters, screenshot, until } from "./browser.mjs";
 
 const ONE = `#/process/${env.PAGE_BUSY}`;
 const strip = (page) => page.locator(".strip-box canvas");
@@ -38,7 +38,7 @@ check("each thread has a strip with its name, and each place on it is told in te
   assert.match(await strip(page).getAttribute("aria-label"), /Arrow keys move, Shift with left and right chooses/);
   assert.equal(await strip(page).getAttribute("aria-describedby"), "timeline-details");
   // The shares of a place are those of the daemon's answer.
-  const answer = await (await page.request.get(`${env.PAGE_URL}/api/v1/processes/${env.PAGE_BUSY}/timeline?sort=samples`)).json();
+  const answer = await (await get(page, `/api/v1/processes/${env.PAGE_BUSY}/timeline?sort=samples`)).json();
   const [user, syscall, blocked, runnable, kernel] = answer.rows[0].spans[0];
   const share = (100 * user) / (user + syscall + blocked + runnable + kernel);
   assert.ok(Math.abs(Number(/user ([\d.]+) %/.exec(texts[0])[1]) - share) < 0.06, `${texts[0]}: ${share}`);

@@ -1,7 +1,7 @@
 // Checks of the page as a whole: narrow and dark screens, keys, headers, the daemon's own view.
 
 import assert from "node:assert/strict";
-import { check, env, open, screenshot, until } from "./browser.mjs";
+import { check, env, get, open, screenshot, until } from "./browser.mjs";
 
 const VIEWS = [
   ["processes", "#/processes"],
@@ -131,16 +131,16 @@ check("by keys one skips to the content, and every control has a name and a visi
 });
 
 check("the page goes out under a strict policy and is kept by the browser until it changes", async (page) => {
-  const first = await page.request.get(`${env.PAGE_URL}/`, { headers: { accept: "text/html" } });
+  const first = await get(page, "/", { headers: { accept: "text/html" } });
   const headers = first.headers();
   assert.match(headers["content-security-policy"], /^default-src 'self';/);
   assert.doesNotMatch(headers["content-security-policy"], /unsafe|data:|https?:|\*/);
   assert.equal(headers["x-content-type-options"], "nosniff");
   assert.equal(headers["referrer-policy"], "no-referrer");
   assert.doesNotMatch(await first.text(), /<style|style=|<script>|onclick/);
-  const script = await page.request.get(`${env.PAGE_URL}/ui/main.js`);
+  const script = await get(page, "/ui/main.js");
   assert.match(script.headers()["content-type"], /^text\/javascript/);
-  const again = await page.request.get(`${env.PAGE_URL}/ui/main.js`, { headers: { "if-none-match": script.headers().etag } });
+  const again = await get(page, "/ui/main.js", { headers: { "if-none-match": script.headers().etag } });
   assert.equal(again.status(), 304);
   await open(page, "");
   // The policy holds: a script that is put in does not run, and markup from text is refused.
