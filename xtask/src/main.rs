@@ -59,12 +59,12 @@ enum Task {
         #[arg(long)]
         full: bool,
     },
-    /// Run the kernel's tests on other kernels, under emulation: 5.10, 5.15, 6.1, 6.12 and 7.2
+    /// Run the kernel's tests on other kernels, under emulation: 5.10 to 7.2
     TestKernel {
         /// The kernels, as in 6.1; all that Debian has where none is named
         versions: Vec<String>,
-        /// The file of the one kernel that is named (a `vmlinuz`), in place of Debian's: for 5.15,
-        /// which no release of Debian has
+        /// The file of the one kernel that is named (a `vmlinuz`), in place of Debian's: for 5.15
+        /// and 5.17, which no release of Debian has
         #[arg(long)]
         image: Option<PathBuf>,
     },

@@ -40,7 +40,7 @@ const WHOLE_STACKS: &[&str] = &[
 ];
 
 /// Oldest first.
-pub(super) const KERNELS: [Kernel; 5] = [
+pub(super) const KERNELS: [Kernel; 6] = [
     Kernel {
         version: "5.10",
         suite: Some("bullseye"),
@@ -50,6 +50,11 @@ pub(super) const KERNELS: [Kernel; 5] = [
         version: "5.15",
         suite: None,
         except: WHOLE_STACKS,
+    },
+    Kernel {
+        version: "5.17",
+        suite: None,
+        except: &[],
     },
     Kernel {
         version: "6.1",
