@@ -251,7 +251,9 @@ fn over_a_daemon() {
     pty.press(&format!("/{name}"));
     pty.until(&format!("/{name}_"));
     pty.press("\r");
-    pty.until("1 of 1");
+    pty.until_screen("the one process", |screen| {
+        screen.lines().any(|line| line.starts_with("1 of 1 "))
+    });
     pty.until(&format!("{:>8}", busy.0.id()));
     pty.press("\r");
     pty.until(&format!("functions of {} {name}", busy.0.id()));
