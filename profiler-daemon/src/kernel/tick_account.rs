@@ -144,7 +144,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn epoch() -> Epoch {
-        Schedule::new(100, Rng::with_seed(1)).change(0, MonoNs::new(1000 * MS), None)
+        Schedule::new(100, Rng::with_seed(1)).change(0, MonoNs::new(1000 * MS), None, 0)
     }
 
     /// On a processor that was idle for so long.
@@ -264,7 +264,7 @@ mod tests {
     fn slow_ticks_are_given_their_time() {
         // Check that a tick a second does not stand still for the seconds that eight are at least
         // in coming.
-        let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, MonoNs::ZERO, None);
+        let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, MonoNs::ZERO, None, 0);
         let mut account = TickAccount::new(epoch, seen(0, 0));
         let eight = 8 * epoch.period_ns / (100 * MS);
         assert!(

@@ -155,17 +155,23 @@ impl Schedule {
         });
     }
 
-    /// The processor keeps its rate until its next turn, as it did `times` times in a row before:
-    /// nothing was met by it, and who is idle for long is not looked at often.
-    pub(super) fn keep(&mut self, cpu: u32, now_ns: MonoNs, times: u32) {
-        let ahead = self.random.u64(SLOTS_AHEAD) << times.min(MAX_DOUBLED);
+    /// The processor keeps its rate until its next turn. It was idle at `idle_turns` in a row
+    /// before this one: nothing was met by it, and who is idle for long is not looked at often.
+    pub(super) fn keep(&mut self, cpu: u32, now_ns: MonoNs, idle_turns: u32) {
+        let ahead = self.ahead(now_ns, idle_turns);
         self.give_turn(cpu, now_ns, ahead, false);
     }
 
-    /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch
-    /// that ends, if it had one.
-    pub(super) fn change(&mut self, cpu: u32, now_ns: MonoNs, past: Option<Epoch>) -> Epoch {
-        let ahead = self.ahead(now_ns);
+    /// Draws the rate of a processor from now on, and when its next turn is: later for who was idle
+    /// at so many turns in a row. `past` is the epoch that ends, if it had one.
+    pub(super) fn change(
+        &mut self,
+        cpu: u32,
+        now_ns: MonoNs,
+        past: Option<Epoch>,
+        idle_turns: u32,
+    ) -> Epoch {
+        let ahead = self.ahead(now_ns, idle_turns);
         let until_ns = self.give_turn(cpu, now_ns, ahead, false);
         let ahead_s = seconds(until_ns.saturating_since(now_ns).max(1));
         let stands_for = self.frequency_hz * ahead_s;
@@ -196,13 +202,15 @@ impl Schedule {
 
     /// Slots to a turn: with others where there are some, so that few processors cost few wake-ups;
     /// not with many.
-    fn ahead(&mut self, now_ns: MonoNs) -> u64 {
+    fn ahead(&mut self, now_ns: MonoNs, idle_turns: u32) -> u64 {
+        let doubled = idle_turns.min(MAX_DOUBLED);
+        let range = SLOTS_AHEAD.start() << doubled..=SLOTS_AHEAD.end() << doubled;
         let has_room = |ahead: &u64| {
             let slot = self.slots.get(&(now_ns.ns() / self.slot_ns + ahead));
             slot.is_some_and(|slot| slot.turns.len() < TOGETHER)
         };
-        let others = SLOTS_AHEAD.into_iter().find(has_room);
-        others.unwrap_or_else(|| self.random.u64(SLOTS_AHEAD))
+        let others = range.clone().find(has_room);
+        others.unwrap_or_else(|| self.random.u64(range))
     }
 
     /// Tells the moment of the turn.

@@ -20,9 +20,23 @@ struct ScheduleRun {
 
 /// Serves `cpus` processors for so long, `late_ns` after each moment.
 fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> ScheduleRun {
+    run_after((frequency_hz, cpus, seconds), (late_ns, seed), 0)
+}
+
+/// The same of processors that were idle at so many turns in a row.
+fn run_after(
+    (frequency_hz, cpus, seconds): (u32, u32, u64),
+    (late_ns, seed): (u64, u64),
+    idle_turns: u32,
+) -> ScheduleRun {
     let mut schedule = Schedule::new(frequency_hz, Rng::with_seed(seed));
     let mut under_way: BTreeMap<u32, Epoch> = (0..cpus)
-        .map(|cpu| (cpu, schedule.change(cpu, MonoNs::new(SECOND), None)))
+        .map(|cpu| {
+            (
+                cpu,
+                schedule.change(cpu, MonoNs::new(SECOND), None, idle_turns),
+            )
+        })
         .collect();
     let mut run = ScheduleRun {
         moments: Vec::new(),
@@ -36,7 +50,7 @@ fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> S
         for cpu in schedule.due(now_ns) {
             let past = under_way[&cpu];
             run.epochs.entry(cpu).or_default().push((past, now_ns));
-            under_way.insert(cpu, schedule.change(cpu, now_ns, Some(past)));
+            under_way.insert(cpu, schedule.change(cpu, now_ns, Some(past), idle_turns));
         }
     }
     run
@@ -61,7 +75,7 @@ fn who_was_refused_has_one_turn_a_second_later() {
     // Check that a processor that the kernel refused has no other turn than one in about a second.
     let mut schedule = Schedule::new(997, Rng::with_seed(7));
     for _ in 0..20 {
-        schedule.change(3, MonoNs::new(SECOND), None);
+        schedule.change(3, MonoNs::new(SECOND), None, 0);
         schedule.later(3, MonoNs::new(SECOND));
         let moment_ns = schedule.next_moment_ns().unwrap();
         assert!(moment_ns.abs_diff(MonoNs::new(2 * SECOND)) < SECOND / 10);
@@ -164,6 +178,16 @@ fn few_or_idle_processors_cost_few_wake_ups() {
         times += 1;
     }
     assert!((99..200).contains(&times), "{times}");
+    // Of two that are idle most turns are together, and their ticks are as many as they should be.
+    let idle = run_after((99, 2, 1000), (0, 11), 3);
+    let turns: usize = idle.epochs.values().map(Vec::len).sum();
+    assert!(turns < 2600, "{turns}");
+    let moments = idle.moments.len();
+    assert!(moments * 10 < turns * 6, "{moments} of {turns}");
+    let counted = |(epoch, end_ns): &(Epoch, MonoNs)| epoch.ticks_until(*end_ns);
+    let ticks: u64 = idle.epochs.values().flatten().map(counted).sum();
+    let mean_hz = ticks as f64 / 2000.0;
+    assert!((98.5..99.5).contains(&mean_hz), "{mean_hz}");
 }
 
 #[test]
@@ -251,8 +275,8 @@ fn the_end_of_a_pass_is_no_drawn_moment() {
 fn who_went_offline_has_no_turn() {
     // Check that a processor that is forgotten is not served, and wakes nobody, until it is back.
     let mut schedule = Schedule::new(99, Rng::with_seed(2));
-    schedule.change(0, MonoNs::new(SECOND), None);
-    schedule.change(1, MonoNs::new(SECOND), None);
+    schedule.change(0, MonoNs::new(SECOND), None, 0);
+    schedule.change(1, MonoNs::new(SECOND), None, 0);
     schedule.forget(0);
     assert!(schedule.due(MonoNs::new(3 * SECOND)).is_empty());
     assert_eq!(schedule.due(MonoNs::new(4 * SECOND)), [1]);

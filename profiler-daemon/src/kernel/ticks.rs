@@ -20,7 +20,8 @@ use crate::sys::proc_fs;
 use crate::sys::tick_event::TickEvent;
 use crate::units::MonoNs;
 
-/// Turns at which an idle processor keeps its rate.
+/// Turns in a row at which a processor that was idle keeps its rate; from then on it gets another
+/// at every second one.
 const MAX_KEPT: u32 = 4;
 
 /// What happened so far.
@@ -52,7 +53,7 @@ struct ProcessorTicks {
     work_ns: Option<u64>,
     /// Its last change of rate was refused, and that was said.
     is_refused: bool,
-    /// Turns since its last change of rate: it was idle.
+    /// Turns in a row at which it was idle, as far as they count.
     kept: u32,
 }
 
@@ -129,7 +130,7 @@ impl Ticks {
 
     /// Gives the processor ticks, and its next turn, which is in a second where that fails.
     fn open(&mut self, cpu: u32, seen: Option<ProcessorCounts>) -> io::Result<()> {
-        let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
+        let mut epoch = self.schedule.change(cpu, monotonic_ns(), None, 0);
         let opened = TickEvent::open(cpu, epoch.period_ns, self.program.as_fd());
         epoch.since_ns = monotonic_ns();
         let (tick, done) = match opened {
@@ -168,10 +169,13 @@ impl Ticks {
                     tick.kept += 1;
                 }
                 Some(Ok(tick)) => {
-                    tick.kept = 0;
+                    let is_idle = tick.account.was_idle(now_ns, seen);
+                    tick.kept = if is_idle { MAX_KEPT - 1 } else { 0 };
                     let past = tick.account.epoch();
                     self.counts.skipped += tick.account.skipped(now_ns, seen);
-                    let mut epoch = self.schedule.change(cpu, monotonic_ns(), Some(past));
+                    let mut epoch =
+                        self.schedule
+                            .change(cpu, monotonic_ns(), Some(past), tick.kept);
                     let refused = tick.event.set_period(epoch.period_ns).err();
                     if let Some(error) = &refused {
                         self.counts.refused += 1;

@@ -37,8 +37,8 @@ fn wait_for(daemon: &Daemon, what: &str, within: Duration) {
 
 fn comes_to(daemon: &Daemon, what: &str, within: Duration) -> bool {
     let begun = Instant::now();
-    // Who waits for long asks seldom: where next to nothing else is at work, the calls of a question
-    // may be more than what samples are to find.
+    // Who waits for long asks seldom: where next to nothing else is at work, the calls of a
+    // question may be more than what samples are to find.
     let every = (within / 25).min(Duration::from_secs(1));
     while traced(daemon) != what {
         if begun.elapsed() >= within {
