@@ -31,8 +31,10 @@ use crate::sys::proc_fs;
 use crate::units::{FileOffset, MonoNs, VirtualAddress};
 
 mod functions;
+mod over_time;
 
 use functions::{CalibratedProbe, PROBED, call, profiler_calibrate_without};
+use over_time::{quantile, stretches};
 
 /// Numbers of functions that are used here: 1 to this.
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
@@ -154,6 +156,10 @@ impl Calibration {
         let is_known = !self.lacks_goroutines(measured);
         if is_known && (self.is_attached || (!goes_on && !self.is_old())) {
             return Ok(());
+        }
+        if !self.is_attached {
+            // What was measured before says what probes cost then.
+            self.kinds.iter_mut().for_each(|kind| kind.batches.clear());
         }
         self.end(measured, targets)?;
         let begun = self.attach(measured, targets);
@@ -300,10 +306,6 @@ impl Calibration {
             memory.resize(COLD_BYTES, 0_u8);
             kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
         }
-        // What was measured before says what probes cost then.
-        for kind in &mut self.kinds {
-            kind.batches.clear();
-        }
         for _ in 0..FIRST_BATCHES {
             self.batch(measured, FIRST_RUNS);
         }
@@ -371,8 +373,8 @@ fn middle_of(values: impl IntoIterator<Item = f64>) -> f64 {
 fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
     let of = |each: fn(&Added) -> f64| {
         let values = batches.iter().map(|added| (added.at_ns, each(added)));
-        let spans = spans(&values.collect::<Vec<_>>());
-        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| quantile(&spans, share));
+        let stretches = stretches(&values.collect::<Vec<_>>());
+        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| quantile(&stretches, share));
         (middle, (middle - low).max(high - middle))
     };
     let (whole_ns, whole_apart_ns) = of(|added| added.whole_ns);
@@ -390,62 +392,6 @@ fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
         inside_error_ns: inside_apart_ns.max(cold_inside_ns),
         error_ns: whole_apart_ns.max(cold_ns),
     }
-}
-
-/// For how long values lay between two others.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    ns: f64,
-    low: f64,
-    high: f64,
-}
-
-/// Of values that were measured at moments, between which they change evenly. Each has a nanosecond
-/// of its own, so that those of one moment count alike.
-fn spans(values: &[(MonoNs, f64)]) -> Vec<Span> {
-    let span = |ns, a: f64, b: f64| Span {
-        ns,
-        low: a.min(b),
-        high: a.max(b),
-    };
-    let own = values.iter().map(|(_, value)| span(1.0, *value, *value));
-    let between = values.windows(2).map(|two| match two {
-        [(from_ns, a), (to_ns, b)] => span(to_ns.saturating_since(*from_ns) as f64, *a, *b),
-        _ => span(0.0, 0.0, 0.0),
-    });
-    own.chain(between).collect()
-}
-
-/// The value below which they lay for this share of the time. 0 of nothing.
-fn quantile(spans: &[Span], share: f64) -> f64 {
-    /// Halvings of the range: to a millionth of it.
-    const HALVINGS: u32 = 20;
-    let wanted_ns = share * spans.iter().map(|span| span.ns).sum::<f64>();
-    let below_ns = |value: f64| -> f64 {
-        let below = |span: &Span| match span.high - span.low {
-            _ if value >= span.high => span.ns,
-            width if width > 0.0 => span.ns * ((value - span.low) / width).clamp(0.0, 1.0),
-            _ => 0.0,
-        };
-        spans.iter().map(below).sum()
-    };
-    let lows = spans.iter().map(|span| span.low);
-    let highs = spans.iter().map(|span| span.high);
-    let Some((mut low, mut high)) = lows.reduce(f64::min).zip(highs.reduce(f64::max)) else {
-        return 0.0;
-    };
-    if below_ns(low) >= wanted_ns {
-        return low;
-    }
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        if below_ns(middle) < wanted_ns {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high
 }
 
 /// What a call takes this thread, nanoseconds, in a run of them, with the loop around it.
@@ -469,11 +415,8 @@ fn cold_ns(function: extern "C" fn(), memory: &mut [u8]) -> f64 {
         monotonic_ns().saturating_since(began_ns) as f64
     };
     took_ns(function);
-    let mut added_ns: Vec<f64> = (0..COLD_CALLS)
-        .map(|_| took_ns(function) - took_ns(profiler_calibrate_without))
-        .collect();
-    added_ns.sort_by(f64::total_cmp);
-    added_ns[COLD_CALLS / 2].max(0.0)
+    let added_ns = (0..COLD_CALLS).map(|_| took_ns(function) - took_ns(profiler_calibrate_without));
+    middle_of(added_ns).max(0.0)
 }
 
 /// Where a function of this program lies in its file.
@@ -544,21 +487,5 @@ mod tests {
         // Two milliseconds of 110 are at 13 us, the others between both.
         let ended = [began.as_slice(), &[(1110, 9_000.0)]].concat();
         assert_eq!(costs(&ended), [11_037.0, 1_630.0]);
-    }
-
-    // Check that a quantile lies between the values around it, and never outside of all.
-    #[test]
-    fn quantiles_are_of_time() {
-        let of = |ns, low, high| Span { ns, low, high };
-        let even = [of(10.0, 1.0, 3.0)];
-        let at = |share| (100.0 * quantile(&even, share)).round();
-        assert_eq!(
-            [at(0.0), at(0.1), at(0.5), at(1.0)],
-            [100.0, 120.0, 200.0, 300.0]
-        );
-        let steps = [of(1.0, 1.0, 1.0), of(9.0, 3.0, 3.0)];
-        let at = |share| (100.0 * quantile(&steps, share)).round();
-        assert_eq!([at(0.05), at(0.5), at(0.9)], [100.0, 300.0, 300.0]);
-        assert_eq!(quantile(&[of(0.0, 5.0, 5.0)], 0.1), 5.0);
     }
 }

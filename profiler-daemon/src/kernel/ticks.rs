@@ -164,12 +164,13 @@ impl Ticks {
         for cpu in self.schedule.due(now_ns) {
             let seen = processors.seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
-                Some(Ok(tick)) if tick.kept < MAX_KEPT && tick.account.was_idle(now_ns, seen) => {
-                    self.schedule.keep(cpu, now_ns, tick.kept);
-                    tick.kept += 1;
-                }
                 Some(Ok(tick)) => {
                     let is_idle = tick.account.was_idle(now_ns, seen);
+                    if is_idle && tick.kept < MAX_KEPT {
+                        self.schedule.keep(cpu, now_ns, tick.kept);
+                        tick.kept += 1;
+                        continue;
+                    }
                     tick.kept = if is_idle { MAX_KEPT - 1 } else { 0 };
                     let past = tick.account.epoch();
                     self.counts.skipped += tick.account.skipped(now_ns, seen);

@@ -1,8 +1,6 @@
 //! Functions of shapes that mislead whoever looks for their exits: each of their calls is counted
 //! once, and with its time, or it is said why not.
 
-use serde_json::Value;
-
 use crate::exact_functions::row;
 use crate::exact_survival::Compiled;
 use crate::reads::{number, text};
@@ -80,22 +78,18 @@ fn each_shape_has_its_calls() {
             assert_eq!(number(row, none), 0, "{none} of {row:#}");
         }
     }
-    // What probes cost was measured on other calls, and may be off by as much as is told.
-    let at_most_ns = |row: &Value| number(row, "/elapsed/inclusive_ns") + number(row, "/error_ns");
     let cold = row(&report, "shape_cold");
-    assert!(at_most_ns(cold) > CALLS * WORK_NS * 9 / 10, "{cold:#}");
     assert!(
-        number(cold, "/error_ns") < number(cold, "/probe_ns"),
+        number(cold, "/elapsed/inclusive_ns") > CALLS * WORK_NS * 9 / 10,
         "{cold:#}"
     );
     // Every other call of it ends where the work begins.
     let conditional = row(&report, "shape_conditional");
-    let application_ns = number(conditional, "/application/inclusive_ns");
-    let work_ns = CALLS / 2 * WORK_NS;
-    assert!(
-        at_most_ns(conditional) > work_ns * 9 / 10,
-        "{conditional:#}"
+    let (elapsed_ns, application_ns) = (
+        number(conditional, "/elapsed/inclusive_ns"),
+        number(conditional, "/application/inclusive_ns"),
     );
+    assert!(elapsed_ns > CALLS / 2 * WORK_NS * 9 / 10, "{conditional:#}");
     assert!(application_ns < CALLS * WORK_NS * 3 / 4, "{conditional:#}");
     let why = |function: &str, expected: &str| {
         let row = row(&report, function);
@@ -117,5 +111,5 @@ fn each_shape_has_its_calls() {
     );
     let error_ns = number(deep, "/error_ns");
     assert!(left_ns < error_ns + probe_ns / 5, "{deep:#}");
-    assert!(error_ns < probe_ns, "{deep:#}");
+    assert!(left_ns < probe_ns, "{deep:#}");
 }
