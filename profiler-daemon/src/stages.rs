@@ -208,7 +208,10 @@ fn build(
             SystemCalls::Targets => kernel::TracedSystemCalls::Named,
             SystemCalls::Off => kernel::TracedSystemCalls::Off,
         },
-        max_threads: config.limits.max_threads,
+        max_threads: config
+            .limits
+            .max_threads
+            .unwrap_or_else(|| kernel::threads_for(own_cost::machine_memory_bytes())),
         stacks_per_drain: config.limits.stack_entries,
         ring_bytes: config.limits.stack_ring_bytes,
         user_frames: config.limits.user_frames,

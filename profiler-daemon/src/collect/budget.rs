@@ -134,6 +134,9 @@ pub(super) struct Controller {
     processes: Vec<ProcessExcess>,
     /// What samples have taken beyond their part of the budget, nanoseconds.
     samples_ns: f64,
+    /// What it took to attach the hooks for the last sample and to detach them, nanoseconds: more
+    /// the more threads there are.
+    switching_ns: f64,
     /// What tracing all would take, as a share: of the machine's work, of the process for which it
     /// is most. As of the last that is known.
     wanted: [f64; 2],
@@ -156,6 +159,7 @@ impl Controller {
             excess_ns: 0.0,
             processes: Vec::new(),
             samples_ns: 0.0,
+            switching_ns: 0.0,
             wanted: [0.0; 2],
             load: 0.0,
             calm: 0,
@@ -178,7 +182,8 @@ impl Controller {
             BudgetState::Sample { .. } => spent.calls_ns,
             BudgetState::All { .. } | BudgetState::Between { .. } => 0.0,
         };
-        let part_ns = SAMPLES_SHARE * self.budget.machine * spent.busy_ns;
+        let allowed_ns = self.allowed(spent.busy_ns, spent.past_ns);
+        let part_ns = SAMPLES_SHARE * allowed_ns;
         self.samples_ns = (self.samples_ns + sampled_ns - part_ns).max(0.0);
         match &mut self.state {
             BudgetState::All { .. } => {
@@ -230,6 +235,20 @@ impl Controller {
                 }
             }
         }
+    }
+
+    /// What system calls may cost while processors are at work for so long in so long a time.
+    fn allowed(&self, busy_ns: f64, past_ns: f64) -> f64 {
+        NEGLIGIBLE.mul_add(past_ns, self.budget.machine * busy_ns)
+    }
+
+    /// Calls have begun to be traced as [`Self::tracing`] says, or ended to be, which took so long.
+    pub(super) fn switched(&mut self, took_ns: f64) {
+        self.samples_ns += took_ns;
+        self.switching_ns = match self.state {
+            BudgetState::Sample { .. } => took_ns,
+            BudgetState::All { .. } | BudgetState::Between { .. } => self.switching_ns + took_ns,
+        };
     }
 
     /// What profiling each process has cost since the last pass, which was `past_ns` ago; calls
@@ -305,6 +324,7 @@ impl Controller {
         }
         self.calm = 0;
         self.excess_ns = 0.0;
+        self.switching_ns = 0.0;
         self.processes.clear();
         self.wait(now_ns);
     }
@@ -349,8 +369,11 @@ impl Controller {
 
     /// Draws when the next sample is: where one is dear they are rare.
     fn wait(&mut self, now_ns: MonoNs) {
-        let mean_ns = (SAMPLE_NS.end() * self.dearness() / SAMPLES_SHARE)
-            .clamp(*GAPS_NS.start(), *GAPS_NS.end());
+        let sample_ns = SAMPLE_NS.end() * self.dearness();
+        // So long it takes until as much may be spent.
+        let switching_ns = self.switching_ns / self.allowed(self.load, 1.0);
+        let mean_ns =
+            ((sample_ns + switching_ns) / SAMPLES_SHARE).clamp(*GAPS_NS.start(), *GAPS_NS.end());
         // Few are asked for, and all of them cheap: they need not take minutes.
         let mean_ns = if self.calm > 0 {
             *GAPS_NS.start()

@@ -32,6 +32,9 @@ struct Run {
     gave_way: u32,
     samples: u32,
     passed: [f64; 3],
+    /// What it takes to begin to trace calls, or to end it.
+    switching_ns: f64,
+    switched: u32,
 }
 
 impl Run {
@@ -43,6 +46,8 @@ impl Run {
             gave_way: 0,
             samples: 0,
             passed: [0.0; 3],
+            switching_ns: 0.0,
+            switched: 0,
         }
     }
 
@@ -94,6 +99,11 @@ impl Run {
                     .pass(MonoNs::new(self.now_ns), second_ns, traced_ns, all);
             }
             let after = self.controller.tracing();
+            let traces = |tracing| tracing != Tracing::Sampled { now: false };
+            if traces(before) != traces(after) {
+                self.controller.switched(self.switching_ns);
+                self.switched += 1;
+            }
             self.gave_way += u32::from(before == Tracing::All && after != Tracing::All);
             let is_sample = |tracing| tracing == Tracing::Sampled { now: true };
             self.samples += u32::from(!is_sample(before) && is_sample(after));
@@ -237,6 +247,39 @@ fn samples_of_a_load_that_comes_and_goes_are_bounded() {
                 "{storm_s} {pause_s} {seed}: {share}"
             );
         }
+    }
+}
+
+// Check that what it takes to begin and end samples, which is dear where there are many threads,
+// takes no more than samples may, also of a load that comes and goes, and that samples go on.
+#[test]
+fn samples_that_are_dear_to_begin_are_rare() {
+    let hums = Load {
+        processors: 2.0,
+        busy: 0.03,
+        process: 0.02,
+        calls: 0.2,
+        others: 0.3,
+    };
+    let rests = Load {
+        busy: 0.01,
+        process: 0.01,
+        ..hums
+    };
+    for seed in 0..10 {
+        let mut run = Run::new(seed);
+        run.switching_ns = 3e6;
+        run.go(&hums, 60);
+        assert_eq!(run.gave_way, 1);
+        (run.switched, run.samples) = (0, 0);
+        for _ in 0..300 {
+            run.go(&hums, 1);
+            run.go(&rests, 1);
+        }
+        let took_ns = f64::from(run.switched) * run.switching_ns;
+        let allowed_ns = 600.0 * SECOND_NS as f64 * (0.0005 + 0.01 * 0.02) * 0.25;
+        assert!(took_ns < 2.0 * allowed_ns, "{seed}: {}", run.switched);
+        assert!(run.samples >= 5, "{seed}: {}", run.samples);
     }
 }
 

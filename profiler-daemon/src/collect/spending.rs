@@ -14,7 +14,7 @@ use crate::kernel::{
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::processes::live::Processes;
 use crate::profile::input::ThreadUpdate;
-use crate::sys::clock::process_ns;
+use crate::sys::clock::{process_ns, thread_ns};
 use crate::units::MonoNs;
 
 use super::budget::{Budget, BudgetSpent, Controller, ProcessSpent, Tracing};
@@ -410,10 +410,14 @@ impl SpendingControl {
             Tracing::Sampled { now: false } => CallTracing::Off,
         };
         let (targets, programs) = (&mut kernel.targets, &mut kernel.programs);
+        let began_ns = thread_ns();
         if let Err(error) = kernel.calls.trace(tracing, targets, programs) {
             warn!("what is traced of system calls cannot be changed: {error}");
         } else if wanted && only_samples {
             self.looks += 1;
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.switched(thread_ns().saturating_sub(began_ns) as f64);
         }
     }
 

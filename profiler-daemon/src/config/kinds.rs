@@ -64,6 +64,58 @@ impl<T: TryFrom<u64> + Serialize> SettingKind<T> for WholeNumber {
     }
 }
 
+/// A whole number with a unit, or `None`: whatever suits the machine.
+pub(super) struct WholeNumberOrAuto {
+    pub(super) min: u64,
+    pub(super) max: u64,
+    pub(super) unit: &'static str,
+}
+
+/// What is written for whatever suits the machine.
+const AUTO: &str = "auto";
+
+impl WholeNumberOrAuto {
+    const fn number(&self) -> WholeNumber {
+        WholeNumber {
+            default: self.min,
+            min: self.min,
+            max: self.max,
+            unit: self.unit,
+        }
+    }
+}
+
+impl<T: TryFrom<u64> + Serialize> SettingKind<Option<T>> for WholeNumberOrAuto {
+    fn default_value(&self) -> Option<T> {
+        None
+    }
+
+    fn read(&self, written: &Value) -> Result<Option<T>, String> {
+        if written.as_str() == Some(AUTO) {
+            return Ok(None);
+        }
+        let number = self.number().read(written);
+        number
+            .map(Some)
+            .map_err(|sentence| format!("{sentence} or \"{AUTO}\""))
+    }
+
+    fn allowed(&self) -> String {
+        format!(
+            "{} or \"{AUTO}\"",
+            SettingKind::<T>::allowed(&self.number())
+        )
+    }
+
+    fn sample(&self) -> String {
+        format!("\"{AUTO}\"")
+    }
+
+    fn show(&self, value: &Option<T>) -> Json {
+        value.as_ref().map_or_else(|| Json::from(AUTO), plain)
+    }
+}
+
 /// A value as it is. Numbers, words and lists of them can always be shown.
 fn plain<T: Serialize>(value: &T) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)

@@ -9,6 +9,7 @@ use profiler_common::limits::{DEFAULT_RING_BYTES, MAX_RING_BYTES, MIN_RING_BYTES
 
 use super::kinds::{
     Address, ByteSize, Choice, Flag, Folder, ListOf, OptionalFlag, Percent, Time, WholeNumber,
+    WholeNumberOrAuto,
 };
 use super::section::section;
 use super::targets::{self, Targets};
@@ -153,9 +154,10 @@ section! {
     /// silently left out.
     pub struct LimitSettings, LimitsWritten in "limits";
 
-    /// Threads that are followed at the same time. Each costs the kernel about 1 KiB.
-    max_threads as max_threads: u32 =
-        WholeNumber { default: 16_384, min: 64, max: 1_048_576, unit: "threads" };
+    /// Threads that are followed at the same time. Each costs the kernel about 1.3 KiB. "auto": one
+    /// for each MiB of the machine's memory, at least 16384 and at most 65536.
+    max_threads as max_threads: Option<u32> =
+        WholeNumberOrAuto { min: 64, max: 1_048_576, unit: "threads" };
 
     /// Different stacks that the kernel collects between two reads, which are one second apart.
     stack_entries as stack_entries: u32 =

@@ -157,6 +157,22 @@ fn zero_is_allowed_where_it_means_something() {
 }
 
 #[test]
+fn a_number_can_be_left_to_the_daemon() {
+    // Check that "auto" is what is not written, and that numbers are bounded as everywhere.
+    let limits = |text: &str| Config::parse("a", text).unwrap().limits.max_threads;
+    assert_eq!(limits(""), None);
+    assert_eq!(limits("[limits]\nmax_threads = \"auto\""), None);
+    assert_eq!(limits("[limits]\nmax_threads = 64"), Some(64));
+    for wrong in ["63", "\"many\"", "2000000"] {
+        let sentence = refused(&format!("[limits]\nmax_threads = {wrong}\n"));
+        assert!(
+            sentence.ends_with("a whole number from 64 to 1048576 (threads) or \"auto\""),
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named() {
     // Check that a missing file and one that is too large are refused, with the path in the
     // sentence.

@@ -5,6 +5,9 @@
 //! received is never more than the totals, and the difference, "not yet attributed", is exact and
 //! never negative.
 
+use std::ops::Range;
+
+use aya::Pod;
 use aya::maps::{HashMap, MapData, RingBuf, Stack};
 use profiler_common::clock::NO_CALL;
 use profiler_common::kinds::{Primary, WaitNs};
@@ -124,13 +127,27 @@ pub struct Drain {
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
 const LOOK_AHEAD: usize = 64;
 
-/// How many of `len` elements were ever in use, if `used` were at the last look.
-fn reach(used: usize, len: usize, in_use: impl Fn(usize) -> bool) -> usize {
+/// How many of `len` elements were ever in use, if `used` were at the last look. `any_in_use` says
+/// whether one of some is.
+fn reach(used: usize, len: usize, mut any_in_use: impl FnMut(Range<usize>) -> bool) -> usize {
     let mut used = used;
-    while (used..len.min(used + LOOK_AHEAD)).any(&in_use) {
-        used = len.min(used + LOOK_AHEAD);
+    loop {
+        let ahead = used..len.min(used + LOOK_AHEAD);
+        if ahead.is_empty() || !any_in_use(ahead.clone()) {
+            return used;
+        }
+        used = ahead.end;
     }
-    used
+}
+
+/// Has elements up to `end` mapped; false, and in the log, where that fails: they are looked at
+/// again with the next pass.
+fn is_mapped<T: Pod>(records: &mut Records<T>, end: usize, what: &str) -> bool {
+    let mapped = records.map_to(end);
+    if let Err(error) = &mapped {
+        warn!("{what} beyond those that are mapped cannot be read now: {error}");
+    }
+    mapped.is_ok()
 }
 
 impl Drain {
@@ -140,9 +157,9 @@ impl Drain {
     /// [`StartError::Map`] if a map is missing, cannot be mapped, or does not take what is free.
     pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
         let mut drain = Self {
-            threads: maps.records("THREADS", settings.max_threads)?,
-            reserves: maps.records("RESERVES", settings.max_threads)?,
-            rows: maps.records("CALL_ROWS_BY_INDEX", settings.call_rows())?,
+            threads: maps.first_records("THREADS", settings.max_threads)?,
+            reserves: maps.first_records("RESERVES", settings.max_threads)?,
+            rows: maps.first_records("CALL_ROWS_BY_INDEX", settings.call_rows())?,
             row_index: maps.typed("CALL_ROW_INDEX")?,
             free_slots: maps.typed("FREE_SLOTS")?,
             free_rows: maps.typed("FREE_CALL_ROWS")?,
@@ -246,9 +263,7 @@ impl Drain {
         // Before the reach is looked at: whoever has begun by then is told.
         pass.at_ns = monotonic_ns();
         note_queued();
-        self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
-            self.threads.read(slot).tid != 0
-        });
+        self.threads_used = self.threads_in_reach();
         self.rows_used = self.rows_in_reach();
         self.last_read.grow(self.threads_used);
         let mut wanted = self.wanted(is_partial);
@@ -288,9 +303,20 @@ impl Drain {
         wanted
     }
 
-    fn rows_in_reach(&self) -> usize {
-        reach(self.rows_used, self.rows.len(), |row| {
-            self.rows.read(row).slot != NO_SLOT
+    fn threads_in_reach(&mut self) -> usize {
+        let (threads, reserves) = (&mut self.threads, &mut self.reserves);
+        reach(self.threads_used, threads.len(), |mut slots| {
+            is_mapped(threads, slots.end, "threads")
+                && is_mapped(reserves, slots.end, "reserves of threads")
+                && slots.any(|slot| threads.read(slot).tid != 0)
+        })
+    }
+
+    fn rows_in_reach(&mut self) -> usize {
+        let rows = &mut self.rows;
+        reach(self.rows_used, rows.len(), |mut some| {
+            is_mapped(rows, some.end, "rows of system calls")
+                && some.any(|row| rows.read(row).slot != NO_SLOT)
         })
     }
 
@@ -536,13 +562,15 @@ mod tests {
         // Check that elements in use are found across gaps shorter than the look ahead, up to the
         // end, and kept when freed.
         let in_use = |last: usize| {
-            move |index: usize| index <= last && index.is_multiple_of(60) && index > 0
+            let is_in_use = move |index: usize| index <= last && index.is_multiple_of(60);
+            move |mut some: Range<usize>| some.any(|index| index > 0 && is_in_use(index))
         };
         assert_eq!(reach(0, 1000, |_| false), 0);
         assert_eq!(reach(0, 1000, in_use(60)), 64);
         assert_eq!(reach(0, 1000, in_use(300)), 320);
         assert_eq!(reach(320, 1000, |_| false), 320);
         assert_eq!(reach(0, 1000, in_use(999)), 1000);
+        assert_eq!(reach(1000, 1000, |_| true), 1000);
     }
 
     #[test]

@@ -49,10 +49,31 @@ impl<'a> Maps<'a> {
         name: &'static str,
         len: u32,
     ) -> Result<Records<T>, StartError> {
-        let Map::Array(data) = self.take(name)? else {
-            return Err(StartError::map(name, "it is no array"));
-        };
+        let data = self.array(name)?;
         Records::map(data.fd(), len).map_err(|error| StartError::map(name, error))
+    }
+
+    /// The same of an array of which most is rarely in use: only the first elements are mapped at
+    /// first.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if the object has no such array, or it cannot be mapped.
+    pub(super) fn first_records<T: Pod>(
+        &mut self,
+        name: &'static str,
+        len: u32,
+    ) -> Result<Records<T>, StartError> {
+        let data = self.array(name)?;
+        let map = data.fd().as_fd().try_clone_to_owned();
+        map.and_then(|map| Records::map_first(map, len))
+            .map_err(|error| StartError::map(name, error))
+    }
+
+    fn array(&mut self, name: &'static str) -> Result<MapData, StartError> {
+        match self.take(name)? {
+            Map::Array(data) => Ok(data),
+            _ => Err(StartError::map(name, "it is no array")),
+        }
     }
 
     /// The maps by name, each with a descriptor of its own, and as the object defines it: those

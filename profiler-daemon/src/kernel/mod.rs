@@ -77,7 +77,7 @@ pub use process_walks::{ProcessWalkTable, WalkTable};
 pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
-pub use settings::{KernelSettings, TracedSystemCalls};
+pub use settings::{KernelSettings, TracedSystemCalls, threads_for};
 pub use spans::{ProbePlace, SpanProbes};
 pub use targets::{NamedTargets, TargetControl, TargetError, WalkParts, control_groups};
 #[cfg(test)]

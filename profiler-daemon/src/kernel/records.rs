@@ -3,7 +3,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use profiler_common::records::ThreadRecord;
 use super::last_read::Peeked;
 use crate::sys::{mapping::MappedMemory, own_cost::page_bytes};
 
+/// What [`Records::map_to`] maps at a time: whole pages.
+const STEP_BYTES: usize = 1 << 20;
+
 /// The elements of a memory-mappable array map. All access goes through volatile reads and writes
 /// of plain data.
 pub(super) struct Records<T> {
@@ -21,9 +24,19 @@ pub(super) struct Records<T> {
     /// Bytes in front of the first element.
     lead_bytes: usize,
     len: usize,
+    /// So many of them are mapped.
+    mapped: usize,
+    /// Where not all of them are.
+    rest: Option<Unmapped>,
     /// Bytes from one element to the next: array maps round up to eight.
     stride: usize,
     elements: PhantomData<T>,
+}
+
+/// What is not mapped yet of an array.
+struct Unmapped {
+    map: OwnedFd,
+    from_byte: usize,
 }
 
 impl<T: Pod> Records<T> {
@@ -39,6 +52,8 @@ impl<T: Pod> Records<T> {
             memory,
             lead_bytes: 0,
             len: len as usize,
+            mapped: len as usize,
+            rest: None,
             stride,
             elements: PhantomData,
         })
@@ -59,9 +74,53 @@ impl<T: Pod> Records<T> {
             memory: MappedMemory::shared_part(map, pages)?,
             lead_bytes,
             len: elements.len(),
+            mapped: elements.len(),
+            rest: None,
             stride,
             elements: PhantomData,
         })
+    }
+
+    /// The same as [`Self::map`], of an array of which most is rarely in use: only the first
+    /// elements are mapped, and others with [`Self::map_to`]. Mapping them all would make all of
+    /// the array resident memory of this process.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub(super) fn map_first(map: OwnedFd, len: u32) -> io::Result<Self> {
+        let stride = size_of::<T>().next_multiple_of(8);
+        let bytes = stride * len as usize;
+        let mut records = Self {
+            memory: MappedMemory::reserved(bytes.next_multiple_of(STEP_BYTES))?,
+            lead_bytes: 0,
+            len: len as usize,
+            mapped: 0,
+            rest: Some(Unmapped { map, from_byte: 0 }),
+            stride,
+            elements: PhantomData,
+        };
+        records.map_to(1)?;
+        Ok(records)
+    }
+
+    /// Has at least the first `elements` mapped, as far as there are so many.
+    ///
+    /// # Errors
+    /// What `mmap` says: no more are mapped than before.
+    pub(super) fn map_to(&mut self, elements: usize) -> io::Result<()> {
+        let elements = elements.min(self.len);
+        let Some(rest) = self.rest.as_mut().filter(|_| elements > self.mapped) else {
+            return Ok(());
+        };
+        let page = usize::try_from(page_bytes()).map_err(io::Error::other)?;
+        let all = (self.stride * self.len).next_multiple_of(page);
+        let end = (self.stride * elements)
+            .next_multiple_of(STEP_BYTES)
+            .min(all);
+        self.memory.place_shared(&rest.map, rest.from_byte..end)?;
+        rest.from_byte = end;
+        self.mapped = (end / self.stride).min(self.len);
+        Ok(())
     }
 
     /// How many elements there are.
@@ -71,7 +130,7 @@ impl<T: Pod> Records<T> {
 
     /// Where element `index` lies.
     fn at(&self, index: usize) -> NonNull<T> {
-        assert!(index < self.len, "an index within the map");
+        assert!(index < self.mapped, "an index within what is mapped");
         // SAFETY: within the mapping, by the assertion.
         unsafe {
             let first = self.memory.start().byte_add(self.lead_bytes);
@@ -249,6 +308,44 @@ mod tests {
             let behind = std::panic::catch_unwind(|| part.read(part.len()));
             assert!(behind.is_err(), "{range:?}");
         }
+    }
+
+    #[test]
+    fn more_elements_are_mapped_when_they_are_wanted() {
+        // Check that of an array of which only the first elements are mapped none beyond can be
+        // read, that those wanted next are those of the file, also where one lies across the end of
+        // what was mapped before, that what is written reaches the file, and that no more can be
+        // mapped than there are.
+        type Element = [u64; 3];
+        const LEN: usize = 100_000;
+        let words: Vec<u8> = (0..3 * LEN as u64).flat_map(u64::to_ne_bytes).collect();
+        let file = memory_file(&words).expect("a memory file");
+        let all = Records::<Element>::map(&file, LEN as u32).expect("it can be mapped");
+        let mut some =
+            Records::<Element>::map_first(file.into(), LEN as u32).expect("it can be mapped");
+        let element = |index: usize| [0, 1, 2].map(|word| 3 * index as u64 + word);
+        let mut wanted = 1;
+        while wanted <= LEN {
+            let mapped = some.mapped;
+            if mapped < LEN {
+                let beyond = std::panic::catch_unwind(|| some.read(mapped));
+                assert!(beyond.is_err(), "{mapped}");
+            }
+            some.map_to(wanted).expect("it can be mapped");
+            for index in [
+                0,
+                mapped.saturating_sub(1),
+                mapped.min(wanted - 1),
+                wanted - 1,
+            ] {
+                assert_eq!(some.read(index), element(index), "{index} of {wanted}");
+            }
+            wanted += 7_777;
+        }
+        assert!(some.map_to(LEN + 1).is_ok() && some.mapped == LEN);
+        assert_eq!(some.read(LEN - 1), element(LEN - 1));
+        some.write(LEN - 1, [1, 2, 3]);
+        assert_eq!(all.read(LEN - 1), [1, 2, 3]);
     }
 
     #[test]

@@ -48,9 +48,42 @@ pub struct KernelSettings {
     pub unwind_chunks: u32,
 }
 
+/// Threads that are followed where no other number is wanted: with what the kernel keeps for each,
+/// somewhat more than a thousandth of memory.
+const THREADS: std::ops::RangeInclusive<u64> = 16_384..=65_536;
+/// Memory for each of them, bytes.
+const MEMORY_PER_THREAD: u64 = 1 << 20;
+
+/// How many threads are followed on a machine with so much memory, where no other number is wanted.
+#[must_use]
+pub fn threads_for(memory_bytes: u64) -> u32 {
+    let threads = memory_bytes / MEMORY_PER_THREAD;
+    threads.clamp(*THREADS.start(), *THREADS.end()) as u32
+}
+
 impl KernelSettings {
     /// Rows of system calls, of all threads.
     pub(super) const fn call_rows(&self) -> u32 {
         self.max_threads.saturating_mul(CALLS_PER_THREAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_more_memory_follows_more_threads() {
+        // Check the number on small and on large machines, and where memory is not known.
+        let cases = [
+            (0, 16_384),
+            (8, 16_384),
+            (24, 24_576),
+            (64, 65_536),
+            (6_000, 65_536),
+        ];
+        for (gib, threads) in cases {
+            assert_eq!(threads_for(gib << 30), threads, "{gib} GiB");
+        }
     }
 }

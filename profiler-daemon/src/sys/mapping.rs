@@ -3,7 +3,7 @@
 
 use std::{io, ops::Range, os::fd::AsFd, ptr::NonNull};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
 /// See the module. Unmapped when dropped.
@@ -53,6 +53,40 @@ impl MappedMemory {
         Self::new(file, bytes, ProtFlags::READ, MapFlags::SHARED)
     }
 
+    /// Keeps so many bytes of addresses free for [`Self::place_shared`]: nothing is there yet.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidInput` for no bytes.
+    pub fn reserved(bytes: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) }?;
+        Self::at(start.cast(), bytes)
+    }
+
+    /// Maps these bytes of the file, which begin and end with a page, where they lie in what was
+    /// reserved, to be read and written by whoever maps them.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidInput` for others than whole pages within these addresses.
+    /// What was mapped stays.
+    pub fn place_shared(&mut self, file: impl AsFd, bytes: Range<usize>) -> io::Result<()> {
+        if bytes.end > self.bytes || bytes.start >= bytes.end {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let from = bytes.start as u64;
+        // SAFETY: within the addresses of this value, by the comparison; whoever has a pointer into
+        // them finds what is placed there.
+        unsafe {
+            let start = self.start.byte_add(bytes.start).as_ptr();
+            mmap(start.cast(), bytes.len(), access, flags, file, from)
+        }?;
+        Ok(())
+    }
+
     fn new(
         file: impl AsFd,
         range: Range<usize>,
@@ -62,8 +96,12 @@ impl MappedMemory {
         let (bytes, from) = (range.len(), range.start as u64);
         // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, from) }?;
-        let start = NonNull::new(start.cast())
-            .ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        Self::at(start.cast(), bytes)
+    }
+
+    fn at(start: *mut u8, bytes: usize) -> io::Result<Self> {
+        let start =
+            NonNull::new(start).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
         Ok(Self { start, bytes })
     }
 
@@ -82,7 +120,8 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; whoever has a pointer into it keeps it alive.
+        // SAFETY: exactly the addresses that were mapped at first; whoever has a pointer into them
+        // keeps this value alive.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "it is mapped");
     }

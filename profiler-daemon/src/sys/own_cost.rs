@@ -1,10 +1,11 @@
-//! What this process itself costs, and the few limits it may lift for itself.
+//! What this process itself costs, of how much, and the few limits it may lift for itself.
 
 use std::io;
 
 use rustix::{
     param::page_size,
     process::{Resource, Rlimit, getrlimit, setrlimit},
+    system::sysinfo,
 };
 
 /// What this process has used so far.
@@ -63,6 +64,13 @@ fn cpu_ns() -> (u64, u64) {
 #[must_use]
 pub fn page_bytes() -> u64 {
     page_size() as u64
+}
+
+/// Memory of the machine, bytes: also where this process may use less of it.
+#[must_use]
+pub fn machine_memory_bytes() -> u64 {
+    let machine = sysinfo();
+    machine.totalram.saturating_mul(machine.mem_unit.into())
 }
 
 /// Raises the soft limit of open files to `wanted`, or to the hard limit where that is lower.
