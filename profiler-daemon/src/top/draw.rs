@@ -235,7 +235,13 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         0 => Constraint::Fill(1),
         width => Constraint::Length(*width),
     });
+    let style = if state.is_answered {
+        Style::new()
+    } else {
+        Style::new().add_modifier(Modifier::DIM)
+    };
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
+        .style(style)
         .header(Row::new(titles).style(Style::new().add_modifier(Modifier::UNDERLINED)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, area, &mut state.table);
@@ -251,8 +257,10 @@ fn foot_line(state: &State) -> Line<'static> {
     }
     let mut words = Vec::new();
     match &state.answer {
-        None => words.push("asking …".to_owned()),
-        Some(answer) => words.push(format!("{} of {}", answer.rows.len(), answer.total_rows)),
+        Some(answer) if state.is_answered => {
+            words.push(format!("{} of {}", answer.rows.len(), answer.total_rows))
+        }
+        Some(_) | None => words.push("asking …".to_owned()),
     }
     if !state.filter.is_empty() {
         words.push(format!("with \"{}\"", state.filter));

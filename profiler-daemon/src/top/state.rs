@@ -40,6 +40,8 @@ pub(super) struct State {
     frozen: Option<Vec<String>>,
     pub(super) helps: bool,
     pub(super) answer: Option<ScreenAnswer>,
+    /// It is the answer to what is asked now, and not to what was asked before.
+    pub(super) is_answered: bool,
     /// Why there is no new answer.
     pub(super) trouble: Option<String>,
     pub(super) table: TableState,
@@ -60,6 +62,7 @@ impl State {
             frozen: None,
             helps: false,
             answer: None,
+            is_answered: false,
             trouble: None,
             table: TableState::default(),
             left_at: None,
@@ -83,7 +86,7 @@ impl State {
 
     /// Whether new numbers are wanted.
     pub(super) fn asks(&self) -> bool {
-        !self.paused || self.answer.is_none()
+        !self.paused || !self.is_answered
     }
 
     pub(super) fn is_frozen(&self) -> bool {
@@ -117,6 +120,7 @@ impl State {
         }
         let selected = self.left_at.take().or_else(|| self.selected_key());
         self.answer = Some(answer);
+        self.is_answered = true;
         let place = |key: String| self.rows().iter().position(|row| row.key == key);
         let at = selected.and_then(place).or(self.table.selected());
         self.select(at.unwrap_or(0));
@@ -223,13 +227,14 @@ impl State {
     /// Another order is wanted, so none is held.
     fn ask_anew(&mut self) -> KeyEffect {
         self.frozen = None;
+        self.is_answered = false;
         KeyEffect::Question
     }
 
-    /// From the list of processes to the functions of one.
+    /// From the list of processes to the functions of one; not from one that is about to be another.
     fn enter(&mut self) -> KeyEffect {
         match (&self.view, self.selected_key()) {
-            (ScreenView::Processes, Some(process)) => {
+            (ScreenView::Processes, Some(process)) if self.is_answered => {
                 self.left_at = None;
                 self.show(ScreenView::Functions(process))
             }

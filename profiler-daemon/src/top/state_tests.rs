@@ -166,6 +166,23 @@ fn filter() {
     assert_eq!(state.filter.chars().count(), 64);
 }
 
+// Check that rows of another question than the present one lead nowhere, and that it is asked in a
+// pause too.
+#[test]
+fn rows_of_an_older_question() {
+    let mut state = state();
+    state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2"])));
+    typed(&mut state, "p/b");
+    press(&mut state, KeyCode::Enter);
+    assert!(state.asks() && !state.is_answered);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::None);
+    assert_eq!(state.view, ScreenView::Processes);
+    state.take(Ok(answer(ScreenView::Processes, &["2.2"])));
+    assert!(!state.asks() && state.is_answered);
+    assert_eq!(press(&mut state, KeyCode::Enter), KeyEffect::Question);
+    assert_eq!(state.view, ScreenView::Functions("2.2".to_owned()));
+}
+
 // Check that a frozen order holds with new rows behind it, until it is given up or another order is
 // asked for.
 #[test]
