@@ -95,7 +95,32 @@ fn parts_of(kind: Kind) -> &'static [MarkSort] {
     &ALL_PARTS[places_of(kind)]
 }
 
+/// So many standard deviations of the sum of drawn waits are chance. What there is beyond has other
+/// waits than those that were drawn.
+const CHANCE: f64 = 3.0;
+
 impl MarkSort {
+    /// How much of `kind_ns` the marks in `sum` can stand for. Weights of drawn waits add up to all
+    /// waits, by and by: where there is far more, what was drawn is no picture of it. That is so
+    /// where a few long waits have most of the time, and none of them was among the few drawn; so
+    /// the drawn ones have what they weigh, and no more.
+    fn tells_of(&self, kind_ns: u64, sum: &Primary) -> u64 {
+        let MarkPlaces::Weights(index) = self.marks else {
+            return kind_ns;
+        };
+        let weighted_ns = sum.weighted[index];
+        if weighted_ns == 0 || weighted_ns >= kind_ns {
+            return kind_ns;
+        }
+        let draws = equal_weights(weighted_ns, sum.squares_ms2[index]);
+        let most = float(weighted_ns.into()) * (1.0 + CHANCE / draws.sqrt());
+        if float(kind_ns.into()) <= most {
+            kind_ns
+        } else {
+            weighted_ns
+        }
+    }
+
     fn of(&self, primary: &Primary) -> u64 {
         match self.marks {
             MarkPlaces::Ticks(tick) => primary.ticks[tick as usize],
@@ -194,7 +219,9 @@ impl Stratum {
         for kind in Kind::ALL {
             let kind_ns = kinds[kind as usize];
             let weights: Vec<u64> = parts_of(kind).iter().map(|part| part.of(sum)).collect();
-            match shares(kind_ns, &weights) {
+            let told_ns = parts_of(kind)[0].tells_of(kind_ns, sum);
+            not_sampled[kind as usize] = kind_ns - told_ns;
+            match shares(told_ns, &weights) {
                 None => not_sampled[kind as usize] = kind_ns,
                 Some(parts) => quotas[places_of(kind)].copy_from_slice(&parts),
             }
@@ -226,7 +253,7 @@ impl Stratum {
         total
     }
 
-    /// Kinds without a mark: the row `[not sampled]`.
+    /// Kinds without a mark, and what drawn waits cannot stand for: the row `[not sampled]`.
     #[must_use]
     pub fn not_sampled(&self) -> Product {
         let mut product = Product::default();

@@ -1,13 +1,17 @@
 //! The division of exact time among stacks, on random and on hostile numbers.
 
-use std::vec::Vec;
+use std::{format, vec::Vec};
 
 use proptest::prelude::*;
 
 use super::strata::{MarkPeriods, others, own_kinds, part_of, totals_of};
-use super::{ALL_PARTS, Column, PARTS, Product, Stratum, kernel_parts, parts_of, shares};
+use super::{
+    ALL_PARTS, Column, PARTS, Product, Stratum, equal_weights, kernel_parts, parts_of, shares,
+};
 use crate::clock::{CLASS_COUNT, Class};
-use crate::kinds::{KINDS, Kind, KindNs, MARK_CALL, NUMBERS, Primary, Tick, WAITS};
+use crate::kinds::{
+    BLOCKED, KINDS, Kind, KindNs, MARK_CALL, NUMBERS, Primary, RUNNABLE, Tick, WAITS,
+};
 
 /// Stacks whose numbers are as a profile has them: small, often zero.
 fn stacks() -> impl Strategy<Value = Vec<Primary>> {
@@ -72,6 +76,56 @@ fn parts_are_those_of_their_kind() {
     assert_eq!(found, all);
 }
 
+/// What of a kind its marks can stand for: nothing without any; and drawn waits for no more than
+/// what they weigh, where the kind is more than that and three standard deviations.
+fn told_ns(kind: Kind, kinds: &KindNs, sum: &Primary) -> u64 {
+    let (kind_ns, marks) = (kinds[kind as usize], marks_of(kind, sum));
+    let class = match kind {
+        _ if marks == 0 => return 0,
+        Kind::OutsideBlocked => BLOCKED,
+        Kind::OutsideRunnable => RUNNABLE,
+        _ => return kind_ns,
+    };
+    let draws = equal_weights(marks, sum.squares_ms2[class]);
+    let chance = 1.0 + 3.0 / draws.sqrt();
+    if marks < kind_ns && kind_ns as f64 > marks as f64 * chance {
+        marks
+    } else {
+        kind_ns
+    }
+}
+
+/// Check that drawn waits stand for all of their kind where it is as much as they weigh, more or
+/// less by chance, and for no more than they weigh where there is far more: a few long waits, of
+/// which none was drawn.
+#[test]
+fn drawn_waits_stand_for_waits_like_them() {
+    let mut kinds = [0; KINDS];
+    kinds[Kind::OutsideBlocked as usize] = 155_000_000_000;
+    for (weighted_s, draws, told_s) in [
+        (155, 50, 155),
+        (300, 50, 155),
+        (110, 50, 155),
+        (105, 50, 105),
+        (20, 50, 20),
+        (20, 1_000_000, 20),
+        (40, 1, 155),
+        (38, 1, 38),
+    ] {
+        let mut drawn = Primary::default();
+        drawn.weighted[BLOCKED] = weighted_s * 1_000_000_000;
+        drawn.squares_ms2[BLOCKED] = (weighted_s * 1000).pow(2) / draws;
+        let stratum = Stratum::new(&kinds, &drawn, 0);
+        let (products, rest) = stratum.divide([&drawn]);
+        let told_ns = told_s * 1_000_000_000;
+        let what = format!("{weighted_s} s of {draws}");
+        assert_eq!(products[0].elapsed_ns(), told_ns, "{what}");
+        assert_eq!(rest.elapsed_ns(), 155_000_000_000 - told_ns, "{what}");
+        let interval = stratum.estimate(&drawn, Column::Elapsed).interval(told_ns);
+        assert_eq!(interval.high_ns, told_ns, "{what}");
+    }
+}
+
 proptest! {
     /// Check that all time is given out, class by class, to the nanosecond, and that the total
     /// needs no stacks.
@@ -96,8 +150,7 @@ proptest! {
 
         let missing: u64 = Kind::ALL
             .into_iter()
-            .filter(|kind| marks_of(*kind, &sum) == 0)
-            .map(|kind| kinds[kind as usize])
+            .map(|kind| kinds[kind as usize] - told_ns(kind, &kinds, &sum))
             .sum();
         prop_assert_eq!(rest.elapsed_ns(), missing);
     }
@@ -114,7 +167,8 @@ proptest! {
             for kind in Kind::ALL {
                 let (marks, all) = (marks_of(kind, stack), marks_of(kind, &sum));
                 if marks > 0 {
-                    expected += kinds[kind as usize] as f64 * (marks as f64 / all as f64);
+                    let told = told_ns(kind, &kinds, &sum) as f64;
+                    expected += told * (marks as f64 / all as f64);
                     parts += 3.0;
                 }
             }

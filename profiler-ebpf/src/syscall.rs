@@ -57,8 +57,11 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                     return;
                 }
                 let shift = task::walk_shift(record.pid, current, control, now_ns);
-                let shift = record.marks.shift_by_age(shift, now_ns);
                 let min_interval_ns = settings::min_interval_ns();
+                let afforded = (shift, now_ns);
+                let shift = record
+                    .marks
+                    .shift_at_exit(&record.clock, afforded, min_interval_ns);
                 let random = &mut attribute::random;
                 if record
                     .marks

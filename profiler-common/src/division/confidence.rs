@@ -191,8 +191,8 @@ impl Stratum {
     /// What the value of `column` rests on, of stacks whose primary data add up to `cells`.
     ///
     /// A kind of which they have no mark, but others do, may still be theirs: it widens the
-    /// interval upwards, by about four mark periods. A kind without any mark is a row of its own,
-    /// and in no interval.
+    /// interval upwards, by about four mark periods. What is not sampled of a kind is a row of its
+    /// own, and in no interval.
     #[must_use]
     pub fn estimate(&self, cells: &Primary, column: Column) -> Estimate {
         let mut estimate = Estimate::default();
@@ -269,7 +269,7 @@ impl Stratum {
         column: Column,
     ) {
         let all = self.marks[kind as usize];
-        let kind_ns = self.kinds[kind as usize];
+        let kind_ns = self.kinds[kind as usize] - self.not_sampled[kind as usize];
         if all == 0.0 || kind_ns == 0 || !column.holds_any(kind) {
             return;
         }

@@ -16,7 +16,8 @@ impl Stratum {
         product
     }
 
-    /// Nanoseconds by kind of which there is no mark.
+    /// Nanoseconds by kind of which there is no mark, or for which those that there are cannot
+    /// stand.
     #[must_use]
     pub const fn not_sampled_kinds(&self) -> &KindNs {
         &self.not_sampled

@@ -1,4 +1,5 @@
-//! Who is walked where not all can be: those that were not walked for long sooner than others.
+//! Who is walked where not all can be: those that were not walked for long sooner than others, and
+//! calls in which many marks have fallen.
 //!
 //! Were the chance the same for all, those that wait often would have nearly all walks, and those
 //! that wait long, which most of the time is of, would have none for minutes. As the chance depends
@@ -6,6 +7,8 @@
 //! than its share.
 
 use super::ThreadMarks;
+use crate::clock::{Class, ThreadClock};
+use crate::kinds::{BLOCKED, RUNNABLE};
 use crate::walk_budget::MAX_SHIFT;
 
 /// Ages are in units of 2^20 ns, about a millisecond.
@@ -39,11 +42,38 @@ impl ThreadMarks {
         let doublings = if doublings > rest { rest } else { doublings };
         walk_shift.saturating_sub(doublings)
     }
+
+    /// The same at the end of a call, of the walk that takes the marks which have fallen in it:
+    /// twice as many of them have twice the chance. Else a call that waits for a second, with a
+    /// thousand marks, would be walked no sooner than one that had one, and most of what waits long
+    /// would rest on next to no walks.
+    #[must_use]
+    #[inline(always)]
+    pub const fn shift_at_exit(
+        &self,
+        clock: &ThreadClock,
+        (walk_shift, now_ns): (u32, u64),
+        min_interval_ns: u64,
+    ) -> u32 {
+        let shift = self.shift_by_age(walk_shift, now_ns);
+        if shift == 0 || min_interval_ns == 0 {
+            return shift;
+        }
+        let mut fallen = self.pending[BLOCKED] + self.pending[RUNNABLE];
+        let running_ns = clock.totals[Class::Syscall as usize];
+        if running_ns >= self.next_call_ns {
+            fallen += 1 + (running_ns - self.next_call_ns) / min_interval_ns;
+        }
+        let most = 1 << MAX_SHIFT;
+        // The lowest bit changes no logarithm but that of nothing.
+        let fallen = (if fallen > most { most } else { fallen }) as u32 | 1;
+        shift.saturating_sub(fallen.ilog2())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::vec::Vec;
+    use std::{format, vec::Vec};
 
     use super::*;
     use crate::walk_budget::{WHOLE_SHARE, WalkBudget, WalkShares};
@@ -79,6 +109,36 @@ mod tests {
                 );
                 assert_eq!(marks.shift_by_age(0, now_ns), 0);
             }
+        }
+    }
+
+    // Check that the chance at the end of a call grows with the marks that have fallen in it, waiting
+    // or running, up to one, and is that of the age where none has, or marks have no gaps.
+    #[test]
+    fn the_chance_grows_with_the_marks() {
+        let mut marks = ThreadMarks::default();
+        marks.note_walked(MS);
+        marks.next_call_ns = 100 * MS;
+        let mut clock = ThreadClock::default();
+        for (pending, running_ms, doublings) in [
+            ([0, 0], 0, 0),
+            ([1, 0], 0, 0),
+            ([1, 1], 0, 1),
+            ([700, 0], 0, 9),
+            ([0, 3], 0, 1),
+            ([0, 0], 99, 0),
+            ([0, 0], 100, 0),
+            ([0, 0], 101, 1),
+            ([2, 0], 101, 2),
+            ([u64::from(u32::MAX), 7], 0, 12),
+        ] {
+            marks.pending = pending;
+            clock.totals[Class::Syscall as usize] = running_ms * MS;
+            let what = format!("{pending:?} {running_ms}");
+            let at_exit = |shift| marks.shift_at_exit(&clock, (shift, 2 * MS), MS);
+            assert_eq!(at_exit(12), 12 - doublings, "{what}");
+            assert_eq!(at_exit(3), 3_u32.saturating_sub(doublings), "{what}");
+            assert_eq!(marks.shift_at_exit(&clock, (5, 2 * MS), 0), 5, "{what}");
         }
     }
 

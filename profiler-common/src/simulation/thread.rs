@@ -403,9 +403,11 @@ impl Actions for SimulatedThread<'_> {
             // the clock.
             if self.marks.is_due(&self.clock) {
                 let (afforded, now_ns) = (self.world.walk_shift(), self.world.now_ns);
-                let shift = self.marks.shift_by_age(afforded, now_ns);
-                self.note_exit(shift);
                 let gap_ns = self.world.gap_ns;
+                let shift = self
+                    .marks
+                    .shift_at_exit(&self.clock, (afforded, now_ns), gap_ns);
+                self.note_exit(shift);
                 let random = &mut self.world.random;
                 let is_drawn = self
                     .marks

@@ -29,7 +29,7 @@ use super::{
     tree::{Node, NodeId, Tree},
     values::{Totals, WAIT_CLASSES, class_of, is_wait, sum},
     weights::Weights,
-    window_history::WindowHistory,
+    window_history::{Found, WindowHistory},
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::units::MonoNs;
@@ -285,6 +285,8 @@ impl Aggregate {
     /// Notes what the time of a thread was found to be, of the kinds that are divided by marks.
     /// What its totals do not yet allow comes with a later update, since these are absolute.
     fn place_kinds(&mut self, now: Now, update: &ThreadUpdate) {
+        let index = self.threads.get(&update.thread).map(|thread| thread.index);
+        let was_open = index.and_then(|index| self.was_open(index));
         let Some(thread) = Arc::make_mut(&mut self.threads).get_mut(&update.thread) else {
             return;
         };
@@ -297,16 +299,22 @@ impl Aggregate {
             if part == 0 {
                 continue;
             }
+            let found = Found {
+                ns: part,
+                unattributed_ns: room,
+                may_be_older: was_open.is_none(),
+                segment_ns: now.segment_ns,
+            };
             totals.kinds[index] += part;
             totals.attributed[class as usize] += part;
             let (class, holder) = (class as usize, Holder::Kind(index as u8));
             if is_wait(kind) {
-                let parts = self.history.attribute(thread.index, class, holder, part);
+                let parts = self.history.attribute((thread.index, class), holder, found);
                 let of = (thread.index, index as u8);
                 self.spread.note(now.pass, of, parts, now.segment_ns);
             } else {
                 self.history
-                    .attribute_running(thread.index, class, holder, part);
+                    .attribute_running((thread.index, class), holder, found);
             }
         }
     }
@@ -386,6 +394,13 @@ impl Aggregate {
                 .gain(now.segment_ns, thread, CellKind::Class(class), gain);
         }
         false
+    }
+
+    /// Which stack has the wait that was open at the last pass, where one has.
+    pub(super) fn was_open(&self, thread: u32) -> Option<NodeId> {
+        let at = self.open.binary_search_by_key(&thread, |open| open.thread);
+        let open = at.ok().map(|at| self.open[at].leaf);
+        open.or_else(|| self.last_open.get(&thread).copied())
     }
 
     /// Forgets the open intervals of the last pass, but not where they were.

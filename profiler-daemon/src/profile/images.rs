@@ -13,6 +13,7 @@ use super::{
     aggregate::{Aggregate, AggregateView, Refusals},
     budget::NodeBudget,
     input::{CommName, Image, ProcessInfo},
+    now::Now,
 };
 use crate::processes::ids::ProcessKey;
 use crate::units::MonoNs;
@@ -117,9 +118,9 @@ impl Images {
         &mut self.merged[place as usize].aggregate
     }
 
-    pub(super) fn retry(&mut self, budget: &mut NodeBudget, refusals: &mut Refusals) {
+    pub(super) fn retry(&mut self, now: Now, budget: &mut NodeBudget, refusals: &mut Refusals) {
         for aggregate in self.aggregates_mut() {
-            aggregate.retry(budget, refusals);
+            aggregate.retry(now, budget, refusals);
         }
     }
 

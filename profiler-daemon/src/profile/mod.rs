@@ -201,9 +201,9 @@ impl Profile {
             }
             process
                 .aggregate
-                .retry(&mut self.budget, &mut self.refusals);
+                .retry(now, &mut self.budget, &mut self.refusals);
         }
-        self.images.retry(&mut self.budget, &mut self.refusals);
+        self.images.retry(now, &mut self.budget, &mut self.refusals);
         for delta in &pass.stacks {
             touched.insert(delta.process);
             self.ensure(delta.process);

@@ -21,6 +21,7 @@ use super::{
     tree::{NodeId, NodePlace},
     values::WAIT_CLASSES,
     weights::{self, EXACT, WALKS},
+    window_history::Found,
 };
 use crate::processes::ids::ThreadKey;
 
@@ -91,7 +92,7 @@ impl Aggregate {
             }
         }
         let place = (landing.leaf, delta.end);
-        let left = self.attribute(delta.thread, place, delta.primary.exact, budget);
+        let left = self.attribute(now, delta.thread, place, delta.primary.exact, budget);
         self.hold_back(delta.thread, place, left, refusals);
     }
 
@@ -119,10 +120,10 @@ impl Aggregate {
     }
 
     /// Tries the records deferred in the last pass again.
-    pub fn retry(&mut self, budget: &mut NodeBudget, refusals: &mut Refusals) {
+    pub fn retry(&mut self, now: Now, budget: &mut NodeBudget, refusals: &mut Refusals) {
         for held in std::mem::take(&mut self.held_back) {
             let place = (held.leaf, held.end);
-            let left = self.attribute(held.thread, place, held.exact, budget);
+            let left = self.attribute(now, held.thread, place, held.exact, budget);
             self.hold_back(held.thread, place, left, refusals);
         }
     }
@@ -130,6 +131,7 @@ impl Aggregate {
     /// Gives exact waits to the leaf as far as the thread's total allows; returns the rest.
     fn attribute(
         &mut self,
+        now: Now,
         thread: ThreadKey,
         place: (NodeId, StackEnd),
         exact: WaitNs,
@@ -142,12 +144,19 @@ impl Aggregate {
                 Some(thread) => (thread.index, &mut thread.totals),
                 None => (FOLDED, &mut self.folded.totals),
             };
-            let part = (totals.classes[class] - totals.attributed[class]).min(*left);
+            let unattributed_ns = totals.classes[class] - totals.attributed[class];
+            let part = unattributed_ns.min(*left);
             if part > 0 {
                 totals.attributed[class] += part;
                 let leaf = self.receive(place, EXACT + wait as weights::What, part, budget);
+                let found = Found {
+                    ns: part,
+                    unattributed_ns,
+                    may_be_older: self.was_open(index).is_none_or(|open| open == leaf),
+                    segment_ns: now.segment_ns,
+                };
                 self.history
-                    .attribute(index, class, Holder::Stack(leaf), part);
+                    .attribute((index, class), Holder::Stack(leaf), found);
                 *left -= part;
             }
         }

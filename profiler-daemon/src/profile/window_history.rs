@@ -33,6 +33,19 @@ pub struct WindowHistory {
     segment_bytes: usize,
 }
 
+/// Time of a thread and class of which it was found what it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// How much.
+    pub(super) ns: u64,
+    /// Of how much nothing was known before.
+    pub(super) unattributed_ns: u64,
+    /// It may be of a wait that was under way at the last pass: no other is known to have been.
+    pub(super) may_be_older: bool,
+    /// When the growing segment began.
+    pub(super) segment_ns: MonoNs,
+}
+
 /// Where pending time is.
 #[derive(Clone, Copy)]
 enum PendingPlace {
@@ -200,19 +213,17 @@ impl WindowHistory {
         }
     }
 
-    /// `amount` of a thread's time of one class was found to be something: it goes where that time
-    /// passed, newest first, which is answered. What passed before the oldest segment is in no
-    /// window.
+    /// `found` of a thread's time of one class is what `holder` says: it goes where that time
+    /// passed, which is answered. What passed before the oldest segment is in no window.
     pub(super) fn attribute(
         &mut self,
-        thread: u32,
-        class: usize,
+        (thread, class): (u32, usize),
         holder: Holder,
-        amount: u64,
+        found: Found,
     ) -> Vec<SpreadPart> {
         let give =
             |segment: &mut ProcessSegment, part: u64| segment.give(thread, class, holder, part);
-        let places = self.pending(thread, class, amount).into_iter();
+        let places = self.places(thread, class, found).into_iter();
         let parts = places.map(|(place, ns)| match place {
             PendingPlace::Segment(index) => {
                 self.change(index, |segment| give(segment, ns));
@@ -244,11 +255,11 @@ impl WindowHistory {
     /// growing segment.
     pub(super) fn attribute_running(
         &mut self,
-        thread: u32,
-        class: usize,
+        (thread, class): (u32, usize),
         holder: Holder,
-        amount: u64,
+        found: Found,
     ) {
+        let amount = found.ns;
         let last = self.segments.len().wrapping_sub(1);
         if let Some(segment) = self.segments.get(last)
             && segment.pending(thread, class) >= amount
@@ -256,7 +267,7 @@ impl WindowHistory {
         {
             self.change(last, |segment| segment.give(thread, class, holder, amount));
         } else {
-            self.attribute(thread, class, holder, amount);
+            self.attribute((thread, class), holder, found);
         }
     }
 
@@ -271,6 +282,49 @@ impl WindowHistory {
                 amount -= segment.take_back(thread, class, kind, amount);
             });
         }
+    }
+
+    /// Where time that was found passed. What of a thread's time in older segments nothing has yet
+    /// is one wait, or a part of it: the one that was under way at the last pass. So it is of what
+    /// was found if that is as much, and not known to be another wait; all else passed since, and
+    /// is newer.
+    fn places(&self, thread: u32, class: usize, found: Found) -> Vec<(PendingPlace, u64)> {
+        let now = self.segments.back();
+        let now = now.filter(|segment| segment.from_ns == found.segment_ns);
+        let slept = self.sleep_runs.pending(thread, class);
+        let recent_ns = now.map_or(0, |segment| segment.pending(thread, class))
+            + slept
+                .take_while(|sleep_run| sleep_run.from_ns >= found.segment_ns)
+                .map(|sleep_run| sleep_run.to_ns - sleep_run.from_ns)
+                .sum::<u64>();
+        let older_ns = found.unattributed_ns.saturating_sub(recent_ns);
+        if older_ns == 0 || !found.may_be_older || found.ns < older_ns {
+            return self.pending(thread, class, found.ns);
+        }
+        let all = self.pending(thread, class, u64::MAX).into_iter();
+        let (recent, older): (Vec<_>, Vec<_>) = all.partition(|(place, _)| {
+            let from_ns = match place {
+                PendingPlace::Segment(index) => self.segments[*index].from_ns,
+                PendingPlace::SleepRun(sleep_run) => sleep_run.from_ns,
+            };
+            from_ns >= found.segment_ns
+        });
+        // What is no longer kept is a part of it, too.
+        let mut left_ns = found.ns - older_ns;
+        let mut forgotten_ns = older_ns;
+        let mut places = Vec::new();
+        for (place, ns) in older.into_iter().rev() {
+            let part = ns.min(forgotten_ns);
+            forgotten_ns -= part;
+            places.push((place, part));
+        }
+        for (place, ns) in recent {
+            let part = ns.min(left_ns);
+            left_ns -= part;
+            places.push((place, part));
+        }
+        places.retain(|(_, ns)| *ns > 0);
+        places
     }
 
     /// Where `amount` of a thread's time of one class is that nothing has, newest first. Less,

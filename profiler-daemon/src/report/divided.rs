@@ -3,7 +3,7 @@
 
 use profiler_common::{
     division::{
-        Product, Stratum,
+        Product, Stratum, shares,
         strata::{part_of, totals_of},
     },
     kinds::{Kind, KindNs, Primary},
@@ -25,7 +25,7 @@ pub(super) struct MemberCell {
 pub(super) struct Divided {
     /// By cell.
     pub(super) values: Vec<Values>,
-    /// By member: time of kinds of which its stratum has no mark.
+    /// By member: time of kinds of which its stratum has no mark, or too few.
     pub(super) not_sampled: Vec<Values>,
     /// What they rest on.
     pub(super) holdings: Holdings,
@@ -83,14 +83,16 @@ impl Divided {
         for ((cell, _), product) in held.iter().zip(&products) {
             self.values[*cell as usize].add(&Values::from(product));
         }
-        let without_marks = stratum.not_sampled_kinds();
-        for (member, set) in &shared.members {
-            let of_member = totals_of(set, &kinds[*member as usize]);
-            for kind in Kind::ALL
-                .into_iter()
-                .filter(|kind| without_marks[*kind as usize] > 0)
-            {
-                let ns = of_member[kind as usize];
+        let not_sampled = stratum.not_sampled_kinds();
+        for kind in Kind::ALL {
+            let members = shared.members.iter();
+            let of_members: Vec<u64> = members
+                .map(|(member, set)| totals_of(set, &kinds[*member as usize])[kind as usize])
+                .collect();
+            let Some(parts) = shares(not_sampled[kind as usize], &of_members) else {
+                continue;
+            };
+            for ((member, _), ns) in shared.members.iter().zip(parts) {
                 let mut values = Values::of_class(class_of(kind), ns);
                 values.estimated_ns = if kind == Kind::Untraced { ns } else { 0 };
                 self.not_sampled[*member as usize].add(&values);

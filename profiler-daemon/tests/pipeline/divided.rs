@@ -58,11 +58,11 @@ fn every_kind() -> (Snapshot, ByName) {
     let ticks = |tick: Tick, count| move |held: &mut Primary| held.ticks[tick as usize] = count;
     let compute = stack(&mut small, &["main", "compute"], &[], |held| {
         held.ticks[Tick::User as usize] = 4;
-        held.weighted[1] = 8 * MS;
+        held.weighted[1] = 80 * MS;
     });
     let touch = stack(&mut small, &["main", "touch"], &["k:page_fault"], |held| {
         held.ticks[Tick::Fault as usize] = 2;
-        held.weighted[1] = 2 * MS;
+        held.weighted[1] = 20 * MS;
     });
     let job = stack(&mut small, &["main", "job"], &[], |held| {
         held.ticks[Tick::UntracedUser as usize] = 3;

@@ -83,6 +83,54 @@ fn long_sleep_is_cut_to_the_window() {
     assert_eq!(found, [("sleep".to_owned(), 10), ("work".to_owned(), 1)]);
 }
 
+// Check that a long wait which has ended has the time in which it passed, whether its stack was
+// known while it went on or not, and whatever waits of the same pass came after it, which have
+// theirs: in the order in which the kernel's maps tell of them, and the other way round.
+#[test]
+fn a_wait_that_has_ended_is_where_it_passed() {
+    for (is_known, is_first) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut small = Small::new(Limits::default());
+        for now in 1..=12 {
+            let mut pass = small.pass(now);
+            update(&mut pass, 0, now);
+            if is_known {
+                pass.open
+                    .push(small.open(&["main", "idle"], &[], seconds(0, now)));
+            }
+            small.profile.apply(pass);
+        }
+        let mut pass = small.pass(15);
+        update(&mut pass, 1, 14);
+        let idle = small.delta(&["main", "idle"], &[], 0, seconds(0, 13));
+        let query = small.delta(&["main", "query"], &[], 100, seconds(1, 1));
+        pass.stacks = vec![query, idle];
+        if is_first {
+            pass.stacks.reverse();
+        }
+        small.profile.apply(pass);
+        let snapshot = small.profile.snapshot();
+        let span = |from: u64, to: u64| {
+            let of = |second: u64| Moment::Ago {
+                ns: (15 - second) * SECOND_NS,
+            };
+            let window = Window::Between {
+                from: of(from),
+                to: Some(of(to)),
+            };
+            rows(&snapshot, &small.names, window)
+        };
+        let what = format!("known {is_known}, first {is_first}");
+        let named = |name: &str, s| (name.to_owned(), s);
+        assert_eq!(span(0, 6), [named("idle", 6)], "{what}");
+        assert_eq!(span(6, 12), [named("idle", 6)], "{what}");
+        assert_eq!(
+            span(12, 15),
+            [named("query", 2), named("idle", 1)],
+            "{what}"
+        );
+    }
+}
+
 // Check that of a call of 30 s, and of one that a thread was found in and one that is under way,
 // each window has what passed in it: the time, blocked and waiting for a processor, once; and the
 // count where it returned.
