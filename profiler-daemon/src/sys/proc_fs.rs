@@ -64,11 +64,13 @@ pub fn thread_stat(pid: u32, tid: u32) -> Option<ProcStat> {
 }
 
 /// The executable mappings of a process, at most `limit`; `None` if it is gone or may not be looked
-/// at.
+/// at. Where there are more, those without a file or a name, which an engine has made, give way:
+/// where they lie the program and its libraries may lie behind thousands of them.
 #[must_use]
 pub fn exec_maps(pid: u32, limit: usize) -> Option<ExecMaps> {
     let mut file = File::open(format!("/proc/{pid}/maps")).ok()?;
     let mut all = ExecMaps::default();
+    let mut nameless = Vec::new();
     let mut chunk = vec![0; MAPS_CHUNK_BYTES];
     let (mut filled, mut total) = (0, 0);
     loop {
@@ -80,16 +82,37 @@ pub fn exec_maps(pid: u32, limit: usize) -> Option<ExecMaps> {
             // The end, or a line longer than any the kernel writes.
             _ => filled,
         };
-        let part = proc_maps::parse(&chunk[..complete], limit - all.entries.len());
-        all.entries.extend(part.entries);
+        // As many as there may be lines in so many bytes.
+        let part = proc_maps::parse(&chunk[..complete], MAPS_CHUNK_BYTES);
         all.malformed += part.malformed;
-        all.truncated |= part.truncated || total > MAX_MAPS_BYTES;
+        for entry in part.entries {
+            let list = if entry.path.is_empty() {
+                &mut nameless
+            } else {
+                &mut all.entries
+            };
+            if list.len() < limit {
+                list.push(entry);
+            } else {
+                all.truncated = true;
+            }
+        }
         chunk.copy_within(complete..filled, 0);
         filled -= complete;
-        if read == 0 || all.truncated {
-            return Some(all);
+        if read == 0 {
+            break;
+        }
+        if total > MAX_MAPS_BYTES || all.entries.len() == limit {
+            all.truncated = true;
+            break;
         }
     }
+    let room = limit - all.entries.len();
+    all.truncated |= nameless.len() > room;
+    nameless.truncate(room);
+    all.entries.append(&mut nameless);
+    all.entries.sort_unstable_by_key(|entry| entry.start);
+    Some(all)
 }
 
 /// The program of a process; `None` for kernel threads and processes that are gone.
@@ -283,6 +306,40 @@ mod tests {
             assert!(pieces.entries.contains(entry));
         }
         assert!(exec_maps(pid, 1).unwrap().truncated);
+    }
+
+    // Check that of a process with more mappings than are taken those of files are, though they lie
+    // behind hundreds that have none.
+    #[test]
+    fn maps_of_files_first() {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+        let page = rustix::param::page_size();
+        let bytes = 400 * page;
+        let access = ProtFlags::empty();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let pages = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE).unwrap()
+        };
+        for index in (0..400).step_by(2) {
+            // SAFETY: a page of that mapping, which nobody looks into.
+            unsafe {
+                mprotect(pages.byte_add(index * page), page, MprotectFlags::EXEC).unwrap();
+            }
+        }
+        let pid = std::process::id();
+        let named = |maps: &ExecMaps| {
+            let entries = maps.entries.iter();
+            let named = entries.filter(|entry| !entry.path.is_empty());
+            named.cloned().collect::<Vec<_>>()
+        };
+        let whole = exec_maps(pid, 10_000).unwrap();
+        let limit = named(&whole).len() + 50;
+        let some = exec_maps(pid, limit).unwrap();
+        assert!(some.truncated && some.entries.len() == limit);
+        assert!(some.entries.is_sorted_by_key(|entry| entry.start));
+        assert_eq!(named(&some), named(&whole));
+        // SAFETY: exactly that mapping.
+        unsafe { munmap(pages, bytes).unwrap() };
     }
 
     // Check that a process that does not exist gives nothing rather than an error of another kind.
