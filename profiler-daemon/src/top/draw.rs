@@ -7,9 +7,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 use ratatui::{Frame, Terminal};
 
-use crate::args::{TopSort, TopWindow};
+use crate::args::TopWindow;
 
 use super::answer::{CLASSES, ScreenAnswer};
+use super::columns::{SPACING, columns};
 use super::question::ScreenView;
 use super::state::State;
 
@@ -42,66 +43,6 @@ const HELP: [(&str, &str); 11] = [
     ("?", "this help"),
     ("q", "quit"),
 ];
-
-/// A column: its title, its width (0: the rest), whether it is a number, and whether it is what
-/// that sorts by.
-type ScreenColumn = (&'static str, u16, bool, Option<TopSort>);
-
-const PROCESSES: [ScreenColumn; 12] = [
-    ("PID", 8, true, None),
-    ("SAMPLES", 9, true, Some(TopSort::Samples)),
-    ("%", 5, true, None),
-    ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
-    ("APPLICATION", 14, true, Some(TopSort::Application)),
-    ("SYSCALL", 14, true, Some(TopSort::Syscall)),
-    ("RUNNABLE", 14, true, Some(TopSort::Runnable)),
-    ("BLOCKED", 14, true, Some(TopSort::Blocked)),
-    ("THREADS", 7, true, None),
-    ("STATE", 7, false, None),
-    ("NAME", 16, false, None),
-    ("UNIT", 0, false, None),
-];
-const FUNCTIONS: [ScreenColumn; 7] = [
-    ("SAMPLES", 9, true, Some(TopSort::Samples)),
-    ("%", 5, true, None),
-    ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
-    ("WITH CALLED", 14, true, None),
-    ("APPLICATION", 14, true, Some(TopSort::Application)),
-    ("FUNCTION", 0, false, None),
-    ("MODULE", 28, false, None),
-];
-const THREADS: [ScreenColumn; 10] = [
-    ("TID", 8, true, None),
-    ("SAMPLES", 9, true, Some(TopSort::Samples)),
-    ("%", 5, true, None),
-    ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
-    ("APPLICATION", 14, true, Some(TopSort::Application)),
-    ("SYSCALL", 14, true, Some(TopSort::Syscall)),
-    ("RUNNABLE", 14, true, Some(TopSort::Runnable)),
-    ("BLOCKED", 14, true, Some(TopSort::Blocked)),
-    ("STATE", 9, false, None),
-    ("NAME", 0, false, None),
-];
-
-/// The columns that are shown, each with its place in the cells of a row. Of syscall, runnable and
-/// blocked time, for which there is room once, it is that which rows are sorted by, else blocked.
-fn columns(view: &ScreenView, sort: TopSort) -> Vec<(usize, &'static ScreenColumn)> {
-    let all: &[ScreenColumn] = match view {
-        ScreenView::Processes => &PROCESSES,
-        ScreenView::Functions(_) => &FUNCTIONS,
-        ScreenView::Threads(_) => &THREADS,
-    };
-    let waits = [TopSort::Syscall, TopSort::Runnable, TopSort::Blocked];
-    let shown = if waits.contains(&sort) {
-        sort
-    } else {
-        TopSort::Blocked
-    };
-    let is_shown =
-        |(.., of): &ScreenColumn| of.is_none_or(|of| of == shown || !waits.contains(&of));
-    let all = all.iter().enumerate();
-    all.filter(|(_, column)| is_shown(column)).collect()
-}
 
 /// Draws all of it.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
@@ -201,7 +142,7 @@ fn shares(answer: &ScreenAnswer) -> Line<'static> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
-    let columns = columns(&state.view, state.sort);
+    let columns = columns(&state.view, state.sort, state.rows(), area.width);
     let cell = |text: String, is_number: bool| {
         let line = Line::from(text);
         Cell::from(if is_number {
@@ -210,31 +151,19 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
             line
         })
     };
-    let sorted = match (&state.view, state.sort) {
-        (ScreenView::Functions(_), TopSort::Syscall | TopSort::Runnable | TopSort::Blocked) => {
-            TopSort::Elapsed
-        }
-        (_, sort) => sort,
-    };
-    let titles = columns.iter().map(|(_, (title, _, is_number, sort))| {
-        let title = if *sort == Some(sorted) {
-            format!("{title}▾")
-        } else {
-            (*title).to_owned()
-        };
-        cell(title, *is_number)
-    });
+    let titles = columns
+        .iter()
+        .map(|column| cell(column.title.clone(), column.is_number));
     let rows = state.rows().iter().map(|row| {
-        let cells = columns.iter().map(|(place, (_, _, is_number, _))| {
-            let text = row.cells.get(*place).cloned().unwrap_or_default();
-            cell(text, *is_number)
+        let cells = columns.iter().map(|column| {
+            let text = row.cells.get(column.place).cloned().unwrap_or_default();
+            cell(text, column.is_number)
         });
         Row::new(cells)
     });
-    let widths = columns.iter().map(|(_, (_, width, ..))| match width {
-        0 => Constraint::Fill(1),
-        width => Constraint::Length(*width),
-    });
+    let widths = columns
+        .iter()
+        .map(|column| Constraint::Length(column.width));
     let style = if state.is_answered {
         Style::new()
     } else {
@@ -242,6 +171,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     };
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
         .style(style)
+        .column_spacing(SPACING)
         .header(Row::new(titles).style(Style::new().add_modifier(Modifier::UNDERLINED)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, area, &mut state.table);
