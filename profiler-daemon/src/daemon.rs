@@ -23,11 +23,12 @@ use crate::http::{self, HttpOptions};
 use crate::metrics::RequestCounts;
 use crate::stages;
 use crate::sys::clock::monotonic_ns;
+use crate::sys::ending_signal::EndingSignal;
 use crate::sys::heap;
 use crate::sys::heartbeat::Heartbeats;
 use crate::units::MonoNs;
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM, SIGINT or SIGHUP.
 ///
 /// # Errors
 /// A sentence about what is missing: a privilege, a feature of the kernel, the port.
@@ -54,8 +55,8 @@ enum ProfileEnd {
     SessionFull,
 }
 
-/// Serves a saved profile until SIGTERM or SIGINT. Needs no privilege. Of `config` only what is
-/// said of serving matters.
+/// Serves a saved profile until SIGTERM, SIGINT or SIGHUP. Needs no privilege. Of `config` only
+/// what is said of serving matters.
 ///
 /// # Errors
 /// A sentence about what is wrong with the file, or the port.
@@ -208,6 +209,8 @@ impl Server {
 struct Stop {
     terminate: Signal,
     interrupt: Signal,
+    /// The terminal is gone. Nothing is read again on it.
+    hangup: EndingSignal,
 }
 
 impl Stop {
@@ -216,6 +219,7 @@ impl Stop {
         Ok(Self {
             terminate: wait(SignalKind::terminate())?,
             interrupt: wait(SignalKind::interrupt())?,
+            hangup: EndingSignal::new(SignalKind::hangup()).context("cannot wait for signals")?,
         })
     }
 
@@ -223,6 +227,7 @@ impl Stop {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = self.hangup.recv() => {}
         }
     }
 }

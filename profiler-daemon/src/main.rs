@@ -1,5 +1,6 @@
 //! The program: arguments in, exit code out.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use profiler_daemon::args::{Args, LogLevel, ProgramCommand, failure_sentence};
@@ -10,7 +11,6 @@ use tracing_subscriber::EnvFilter;
 
 #[expect(
     clippy::print_stdout,
-    clippy::print_stderr,
     reason = "the one place that speaks to whoever started it"
 )]
 fn main() -> ExitCode {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
                 match diagnosis.to_json() {
                     Ok(text) => println!("{text}"),
                     Err(error) => {
-                        eprintln!("profiler-daemon: cannot write JSON: {error}");
+                        tell(&format!("cannot write JSON: {error}"));
                         return ExitCode::FAILURE;
                     }
                 }
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             match record::run(&args) {
                 Ok(exit_code) => ExitCode::from(exit_code),
                 Err(error) => {
-                    eprintln!("profiler-daemon: {}", failure_sentence(&error));
+                    tell(&failure_sentence(&error));
                     ExitCode::FAILURE
                 }
             }
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             match top::run(&args) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    eprintln!("profiler-daemon: {}", failure_sentence(&error));
+                    tell(&failure_sentence(&error));
                     ExitCode::FAILURE
                 }
             }
@@ -62,12 +62,18 @@ fn main() -> ExitCode {
             match args.resolve().map_err(anyhow::Error::from).and_then(serve) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    eprintln!("profiler-daemon: {}", failure_sentence(&error));
+                    tell(&failure_sentence(&error));
                     ExitCode::FAILURE
                 }
             }
         }
     }
+}
+
+/// Tells why the program ends. Where the terminal is gone there is nobody to tell, which is no
+/// reason to break.
+fn tell(sentence: &str) {
+    writeln!(std::io::stderr(), "profiler-daemon: {sentence}").unwrap_or_default();
 }
 
 /// Logs what is at least as grave to standard error.
@@ -77,5 +83,8 @@ fn log_from(level: LogLevel) {
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(std::io::stderr)
         .with_target(false)
+        // They would be told to standard error too, which is broken where the terminal is gone, and
+        // to be unable to do that is a panic.
+        .log_internal_errors(false)
         .init();
 }

@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod code_file;
 pub mod confine;
+pub mod ending_signal;
 pub mod grace_period;
 pub mod heap;
 pub mod heartbeat;

@@ -7,6 +7,7 @@ use std::process::{Child, ExitStatus};
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::sys::ending_signal::EndingSignal;
 use crate::sys::held_command::terminate;
 
 use super::progress;
@@ -30,6 +31,10 @@ pub(super) struct Signals {
 pub(super) struct Quit {
     interrupt: Signal,
     terminate: Signal,
+    hangup: EndingSignal,
+    quit: EndingSignal,
+    /// There was one.
+    told: bool,
 }
 
 /// A signal that ended a recording.
@@ -37,6 +42,8 @@ pub(super) struct Quit {
 pub(super) enum QuitSignal {
     Interrupt,
     Terminate,
+    Hangup,
+    Quit,
 }
 
 impl Signals {
@@ -45,6 +52,9 @@ impl Signals {
             quit: Quit {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
+                hangup: EndingSignal::new(SignalKind::hangup())?,
+                quit: EndingSignal::new(SignalKind::quit())?,
+                told: false,
             },
             child: signal(SignalKind::child())?,
         })
@@ -52,12 +62,18 @@ impl Signals {
 }
 
 impl Quit {
-    /// Waits for the next one.
+    /// Waits for the next one. A terminal that goes away sends SIGHUP, and so does its shell, once
+    /// more: it counts as the first signal alone, or the report that is then made would be given
+    /// up.
     pub(super) async fn next(&mut self) -> QuitSignal {
-        tokio::select! {
+        let signal = tokio::select! {
             _ = self.interrupt.recv() => QuitSignal::Interrupt,
             _ = self.terminate.recv() => QuitSignal::Terminate,
-        }
+            () = self.hangup.recv(), if !self.told => QuitSignal::Hangup,
+            () = self.quit.recv() => QuitSignal::Quit,
+        };
+        self.told = true;
+        signal
     }
 }
 
@@ -67,6 +83,8 @@ impl QuitSignal {
         of_signal(match self {
             Self::Interrupt => SignalKind::interrupt(),
             Self::Terminate => SignalKind::terminate(),
+            Self::Hangup => SignalKind::hangup(),
+            Self::Quit => SignalKind::quit(),
         })
     }
 
@@ -74,6 +92,8 @@ impl QuitSignal {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+            Self::Quit => "SIGQUIT",
         }
     }
 }
@@ -199,6 +219,8 @@ mod tests {
         }
         assert_eq!(QuitSignal::Interrupt.exit_code(), 130);
         assert_eq!(QuitSignal::Terminate.exit_code(), 143);
+        assert_eq!(QuitSignal::Hangup.exit_code(), 129);
+        assert_eq!(QuitSignal::Quit.exit_code(), 131);
     }
 
     // Check that a missing command and one that may not be executed are told apart as shells do.

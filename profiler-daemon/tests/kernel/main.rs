@@ -47,6 +47,7 @@ mod queued;
 mod quotas;
 mod reads;
 mod record;
+mod record_signals;
 mod retention;
 mod return_probes;
 mod saved;

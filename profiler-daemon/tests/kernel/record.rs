@@ -1,6 +1,5 @@
 //! `record`: a command, a process or everything, once, without a service.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,21 +18,21 @@ const SPLIT: [(&str, f64); 3] = [
     ("split_ten", 0.1),
 ];
 /// How long a recording may take beyond what it records.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn record(arguments: &[&str]) -> Command {
+pub(crate) fn record(arguments: &[&str]) -> Command {
     let mut command = Command::new(daemon_exe());
     command.arg("record").args(arguments).stdin(Stdio::null());
     command
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     record(arguments)
         .output()
         .expect("the program can be executed")
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -59,15 +58,15 @@ fn recorded_file(
     (truth, std::fs::read(path).expect("the file was written"))
 }
 
-fn utf8(path: &Path) -> &str {
+pub(crate) fn utf8(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")
 }
 
-fn json(bytes: &[u8]) -> Value {
+pub(crate) fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).expect("JSON")
 }
 
-fn names(folder: &TempDir) -> Vec<String> {
+pub(crate) fn names(folder: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(folder.path()).expect("the folder can be read");
     entries
         .map(|entry| {
@@ -81,7 +80,7 @@ fn names(folder: &TempDir) -> Vec<String> {
 }
 
 /// Waits for a recording that should be ending.
-fn ended(child: Child) -> Output {
+pub(crate) fn ended(child: Child) -> Output {
     let pid = child.id();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
@@ -94,7 +93,7 @@ fn ended(child: Child) -> Output {
     }
 }
 
-fn signal(pid: u32, signal: i32) {
+pub(crate) fn signal(pid: u32, signal: i32) {
     // SAFETY: plain numbers; the child was not waited for, so the number is its own.
     let sent = unsafe { libc::kill(pid.cast_signed(), signal) };
     assert_eq!(sent, 0, "the recording is running");
@@ -363,100 +362,6 @@ fn every_format_is_valid() {
         }
         assert!(shown.contains("split_sixty"), "{name}: {shown}");
     }
-}
-
-#[test]
-fn an_interrupt_ends_it_with_what_there_is() {
-    // Check that SIGINT ends a recording long before its command would, that the report is written,
-    // and that the command is ended as well.
-    if !privileged() {
-        return;
-    }
-    let folder = TempDir::new().expect("a temporary directory");
-    let path = folder.path().join("a.json");
-    let script = format!(
-        "echo $$; exec {} split --seconds 300",
-        utf8(workload::exe())
-    );
-    let mut child = record(&["-o", utf8(&path), "--", "sh", "-c", &script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be executed");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe"))
-        .read_line(&mut line)
-        .expect("the command says its number");
-    let command: u32 = line.trim().parse().expect("a number");
-    signal(child.id(), libc::SIGINT);
-    let output = ended(child);
-    // 128 and SIGTERM: how the command ended.
-    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
-    let report = json(&std::fs::read(&path).expect("the file was written"));
-    assert!(number(&report, "/session/elapsed_ns") > 0);
-    assert_eq!(rows(&report["processes"])[0]["pid"], command);
-    assert!(
-        !Path::new(&format!("/proc/{command}")).exists(),
-        "it has ended"
-    );
-}
-
-#[test]
-fn a_command_that_outlives_its_time_is_told_of() {
-    // Check that a recording whose time is over says for which process it waits, with the report
-    // written; that SIGTERM ends the wait and not the command; and that nothing of it is said of a
-    // command that ended in time.
-    if !privileged() {
-        return;
-    }
-    let folder = TempDir::new().expect("a temporary directory");
-    let path = folder.path().join("a.json");
-    let options = ["--duration", "1s", "-o", utf8(&path), "--"];
-    let script = ["sh", "-c", "echo $$; exec sleep 300"];
-    let mut child = record(&[&options[..], &script].concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be executed");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe"))
-        .read_line(&mut line)
-        .expect("the command says its number");
-    let command: u32 = line.trim().parse().expect("a number");
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let words = BufReader::new(child.stderr.take().expect("a pipe"));
-    std::thread::spawn(move || {
-        let mut lines = words.lines().map_while(Result::ok);
-        // Whoever receives may have given up.
-        lines.try_for_each(|line| sender.send(line))
-    });
-    let begin = format!("process {command} still runs");
-    let deadline = Instant::now() + PATIENCE;
-    let sentence = loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left) {
-            Ok(line) if line.contains(&begin) => break line,
-            Ok(_) => {}
-            Err(_) => {
-                signal(child.id(), libc::SIGKILL);
-                signal(command, libc::SIGKILL);
-                panic!("nothing was said of process {command}");
-            }
-        }
-    };
-    let written = json(&std::fs::read(&path).expect("the file was written"));
-    assert_eq!(rows(&written["processes"])[0]["pid"], command);
-    let alone = format!("`kill {}` ends the wait alone", child.id());
-    assert!(sentence.contains(&alone), "{sentence}");
-    signal(child.id(), libc::SIGTERM);
-    let output = ended(child);
-    let runs = Path::new(&format!("/proc/{command}")).exists();
-    signal(command, libc::SIGKILL);
-    assert!(runs, "the command goes on");
-    assert_eq!(output.status.code(), Some(143));
-
-    let output = run(&[&options[..], &["sleep", "0.1"]].concat());
-    assert!(output.status.success() && !said(&output).contains("still runs"));
 }
 
 #[test]

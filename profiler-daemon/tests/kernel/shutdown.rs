@@ -5,9 +5,9 @@ use crate::workload::Workload;
 
 #[test]
 fn it_stops_cleanly_under_load() {
-    // Check that SIGTERM and SIGINT in the middle of a storm end the daemon within five seconds
-    // with success, and that the workloads do not notice.
-    for signal in [libc::SIGTERM, libc::SIGINT] {
+    // Check that SIGTERM, SIGINT and SIGHUP in the middle of a storm end the daemon within five
+    // seconds with success, and that the workloads do not notice.
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let Some(mut daemon) = daemon::own(&Settings::default()) else {
             return;
         };
@@ -25,6 +25,7 @@ fn it_stops_cleanly_under_load() {
             "after signal {signal} it ended with {status}:\n{}",
             daemon.log()
         );
+        assert!(daemon.log().contains("stopping"), "{}", daemon.log());
         assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
         for workload in load {
             workload.finish();
