@@ -37,7 +37,9 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS, Format::name))]
     pub format: Option<Format>,
 
-    /// The value that stacks are drawn by and functions sorted by; samples unless said otherwise.
+    /// The value that stacks are drawn by (folded, svg, speedscope, firefox), or that functions are
+    /// sorted by (text, json, csv: only samples, elapsed or application); samples unless said
+    /// otherwise. Pprof and profile have all values.
     #[arg(long, value_name = "VALUE", value_parser = one_of(&VALUES, StackValue::name))]
     pub value: Option<StackValue>,
 
