@@ -12,7 +12,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::config::duration;
+use crate::config::targets::parse_pid;
+use crate::config::{duration, parse_frequency, parse_listen};
 use crate::error_chain::ErrorChain;
 use crate::export::text::name;
 
@@ -33,11 +34,11 @@ pub struct Args {
     pub config: Option<PathBuf>,
 
     /// Address and port to serve on, as in 127.0.0.1:9797.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Option<SocketAddr>,
 
     /// How often each processor is sampled, per second.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_frequency)]
     pub frequency_hz: Option<u64>,
 
     /// The shortest time between two stacks of one thread, as in 1ms. 0 walks the stack at every
@@ -46,7 +47,7 @@ pub struct Args {
     pub min_interval: Option<u64>,
 
     /// Profile only this process. May be given more than once.
-    #[arg(long = "pid", value_name = "N")]
+    #[arg(long = "pid", value_name = "N", value_parser = parse_pid)]
     pub pids: Vec<u32>,
 
     /// Serve a profile that was saved (record --format profile, /api/v1/profile) instead of
@@ -194,22 +195,23 @@ mod tests {
     fn bad_values_are_refused_with_the_form() {
         // Check that a wrong duration, address, number and log level are refused, and that the form
         // is told.
-        for typed in [
-            "--min-interval=5",
-            "--listen=9797",
-            "--pid=-1",
-            "--frequency-hz=fast",
-            "--log=loud",
+        for (typed, form) in [
+            ("--min-interval=5", "as in \"1ms\""),
+            (
+                "--listen=9797",
+                "must be a numeric address and a port, like \"127.0.0.1:9797\"",
+            ),
+            ("--pid=-1", "must be a process number from 1 to"),
+            ("--pid=abc", "must be a process number from 1 to"),
+            ("--pid=0", "must be a process number from 1 to"),
+            ("--frequency-hz=fast", "must be a whole number from 1 to"),
+            ("--log=loud", "possible values: error, warn"),
         ] {
-            assert!(
-                Args::try_parse_from(["profiler-daemon", typed]).is_err(),
-                "{typed} was accepted"
-            );
+            let message = Args::try_parse_from(["profiler-daemon", typed])
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(form), "{message}");
         }
-        let message = Args::try_parse_from(["profiler-daemon", "--min-interval=5"])
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("as in \"1ms\""), "{message}");
     }
 
     #[test]

@@ -14,17 +14,19 @@ pub mod targets;
 
 use std::fmt;
 use std::io::Read as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use kinds::SettingKind;
 pub use sample::{documentation, sample};
 pub use section::SettingKey;
 pub use settings::{
     Config, Http, InstrumentationSettings, LimitSettings, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics,
     SystemCalls,
 };
-use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
+use settings::{ConfigWritten, FREQUENCY, LISTEN, MIN_INTERVAL};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -39,6 +41,15 @@ pub enum ConfigError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// It is a pipe, a folder or a device.
+    #[error(
+        "the configuration file {} is no plain file: write the settings to a file and name that",
+        path.display()
+    )]
+    NotPlain {
+        /// The file.
+        path: PathBuf,
     },
     /// The file is larger than a configuration can be.
     #[error("the configuration file {} is larger than 1 MiB", path.display())]
@@ -93,6 +104,17 @@ fn list(faults: &[ConfigFault]) -> String {
         .join("; ")
 }
 
+/// Reads an address and a port as typed.
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    LISTEN.read(&toml::Value::from(text))
+}
+
+/// Reads how often is sampled as typed; whether it is within bounds is checked with the rest.
+pub(crate) fn parse_frequency(text: &str) -> Result<u64, String> {
+    let form = || format!("must be {}", SettingKind::<u32>::allowed(&FREQUENCY));
+    text.parse().map_err(|_| form())
+}
+
 /// Every setting, in the order of the sample file.
 #[must_use]
 pub fn keys() -> Vec<SettingKey> {
@@ -110,6 +132,12 @@ impl Config {
             path: path.to_owned(),
             source,
         };
+        // A pipe would be waited for.
+        if !path.metadata().map_err(unreadable)?.is_file() {
+            return Err(ConfigError::NotPlain {
+                path: path.to_owned(),
+            });
+        }
         let file = std::fs::File::open(path).map_err(unreadable)?;
         let mut text = String::new();
         file.take(MAX_FILE_BYTES + 1)
@@ -181,7 +209,7 @@ impl Config {
         if let Some(frequency_hz) = typed {
             let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
             self.frequency_hz =
-                kinds::SettingKind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
+                SettingKind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
                     ConfigError::Option {
                         option: "--frequency-hz",
                         sentence,

@@ -7,7 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 
 use crate::api::Format;
-use crate::config::duration;
+use crate::config::targets::parse_pid;
+use crate::config::{duration, parse_frequency};
 use crate::report::{FrameScope, StackValue};
 
 /// What to record, for how long, and what to make of it.
@@ -15,7 +16,7 @@ use crate::report::{FrameScope, StackValue};
 #[command(group(ArgGroup::new("exact").multiple(true).args(["trace", "trace_usdt", "trace_span"])))]
 pub struct RecordArgs {
     /// Record this process. May be given more than once.
-    #[arg(long = "pid", value_name = "N")]
+    #[arg(long = "pid", value_name = "N", value_parser = parse_pid)]
     pub pids: Vec<u32>,
 
     /// Record processes of this name (at most 15 bytes, as the kernel keeps it). May be given more
@@ -58,7 +59,7 @@ pub struct RecordArgs {
     pub connect: Option<String>,
 
     /// How often each processor is sampled, per second.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_frequency)]
     pub frequency_hz: Option<u64>,
 
     /// Configuration file, for its limits and sampling. What it says of targets and of serving has

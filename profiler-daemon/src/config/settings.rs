@@ -50,6 +50,11 @@ pub(super) const FREQUENCY: WholeNumber = WholeNumber {
     unit: "samples per second and processor",
 };
 
+/// What `listen` may be, also for the command line.
+pub(super) const LISTEN: Address = Address {
+    default: "127.0.0.1:9797",
+};
+
 /// The bounds of `min_interval`, also for the command line.
 pub(super) const MIN_INTERVAL: Time = Time {
     default_ns: 1_000_000,
@@ -108,7 +113,7 @@ section! {
 
     /// Where to serve. There is no encryption and no password: whoever reaches this address reads
     /// every report and may change the targets.
-    listen as listen: SocketAddr = Address { default: "127.0.0.1:9797" };
+    listen as listen: SocketAddr = LISTEN;
 
     /// Names, besides localhost and the address above, under which the daemon may be asked.
     /// Requests for other names are refused, so that no web page can read reports by pointing its

@@ -205,6 +205,11 @@ fn check_cgroup(cgroup: &str) -> Result<(), String> {
     }
 }
 
+/// Reads a process number as typed.
+pub(crate) fn parse_pid(text: &str) -> Result<u32, String> {
+    check_pid(text.parse().unwrap_or(0))
+}
+
 /// Reads one process number of the configuration file.
 pub(super) fn read_pid(written: &Value) -> Result<u32, String> {
     let number = written

@@ -174,8 +174,8 @@ fn a_number_can_be_left_to_the_daemon() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    // Check that a missing file and one that is too large are refused, with the path in the
-    // sentence.
+    // Check that a missing file, one that is too large, and a pipe, for which would be waited, are
+    // refused, with the path in the sentence.
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.toml");
     let sentence = Config::read(&missing).unwrap_err().to_string();
@@ -189,6 +189,16 @@ fn a_file_that_cannot_be_read_is_named() {
         Config::read(&large),
         Err(ConfigError::TooLarge { .. })
     ));
+    let pipe = folder.path().join("pipe.toml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for path in [pipe.as_path(), folder.path()] {
+        let sentence = Config::read(path).unwrap_err().to_string();
+        assert!(
+            sentence.contains(path.to_str().unwrap()) && sentence.contains("is no plain file: "),
+            "{sentence}"
+        );
+    }
 }
 
 #[test]
