@@ -174,7 +174,16 @@ impl Config {
                 )],
             })?;
         let mut refusals = Vec::new();
+        let all_offset = written.targets_all_offset();
         let config = written.mean(&mut refusals);
+        // Lists that were refused might have named something.
+        if refusals.is_empty() && !config.targets.all && !config.targets.names_any() {
+            refusals.push(section::InvalidValue {
+                offset: all_offset.unwrap_or(0),
+                key: section::full_name("targets", "all"),
+                sentence: targets::NOTHING_IN_FILE.to_owned(),
+            });
+        }
         if refusals.is_empty() {
             return Ok(config);
         }

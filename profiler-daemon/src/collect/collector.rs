@@ -46,6 +46,7 @@ use super::stacks::StackCache;
 use super::state::TornRecords;
 use super::sweep::Sweeps;
 use super::tables::Tables;
+use super::targets;
 use super::unwinding::UnwindingControl;
 
 /// Time between two passes.
@@ -204,7 +205,7 @@ impl Collector {
         collector.profile.begin_session(now_ns, unix_ns());
         collector.spending.begin(&collector.kernel, now_ns);
         let targets = collector.targets.borrow().clone();
-        collector.set_targets(targets)?;
+        targets::replace(&mut collector.kernel, &targets, None)?;
         Ok(collector)
     }
 

@@ -8,22 +8,24 @@ use crate::config::targets::Targets;
 use crate::kernel::{Kernel, NamedTargets, TargetError};
 use crate::sys::proc_fs;
 
-/// Has the programs profile `targets` in place of those `before`. Processes and control groups that
-/// are named must exist.
+/// Has the programs profile `targets` in place of those `before`, where there were any. Processes
+/// and control groups that are named must exist.
 ///
 /// # Errors
 /// [`TargetsRefused`]; what is profiled is then as before.
 pub(super) fn replace(
     kernel: &mut Kernel,
     targets: &Targets,
-    before: &Targets,
+    before: Option<&Targets>,
 ) -> Result<(), TargetsRefused> {
     let mut pids = targets.pids.iter();
     if let Some(pid) = pids.find(|pid| proc_fs::stat(**pid).is_none()) {
         return Err(TargetsRefused::NoProcess(*pid));
     }
     apply(kernel, targets).inspect_err(|_| {
-        if let Err(error) = apply(kernel, before) {
+        if let Some(before) = before
+            && let Err(error) = apply(kernel, before)
+        {
             warn!("the targets cannot be set as they were: {error}");
         }
     })

@@ -283,6 +283,13 @@ section! {
     over_http as over_http: bool = Flag { default: false };
 }
 
+impl ConfigWritten {
+    /// Where `targets.all` is written, in bytes from the start of the file.
+    pub(super) fn targets_all_offset(&self) -> Option<usize> {
+        self.targets.all.as_ref().map(|all| all.span().start)
+    }
+}
+
 /// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a
 /// port.
 fn host_name(written: &toml::Value) -> Result<String, String> {

@@ -21,6 +21,10 @@ pub const MAX_CGROUP_BYTES: usize = 1_023;
 /// The largest process number that Linux can give.
 pub const MAX_PID: u32 = 1 << 22;
 
+/// Why a file is refused that says so.
+pub(super) const NOTHING_IN_FILE: &str = "nothing would be profiled: leave it out or set it to true, \
+     or name something in pids, comms or cgroups";
+
 /// What is profiled. Read from JSON it is checked: unknown fields, values out of bounds and targets
 /// that name nothing are refused with a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

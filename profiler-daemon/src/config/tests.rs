@@ -120,6 +120,32 @@ fn values_out_of_bounds_are_refused_with_their_line() {
 }
 
 #[test]
+fn targets_that_are_nothing_are_refused() {
+    // Check that a file by which nothing would be profiled is refused with the place and what to
+    // do, and that one that names something, or leaves it open, is not.
+    for text in [
+        "\n[targets]\nall = false\n",
+        "\n[targets]\nall = false\npids = []\n",
+    ] {
+        let sentence = refused(text);
+        assert!(
+            sentence
+                .starts_with("a.toml:3:7: targets.all: nothing would be profiled: leave it out"),
+            "{sentence}"
+        );
+    }
+    // What is wrong with the list is told, and nothing besides.
+    let sentence = refused("[targets]\nall = false\npids = [0]\n");
+    assert!(!sentence.contains("nothing would"), "{sentence}");
+    for text in [
+        "[targets]\nchildren = true\n",
+        "[targets]\nall = false\ncomms = [\"a\"]\n",
+    ] {
+        assert!(Config::parse("a.toml", text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn wrong_types_and_broken_text_are_refused_with_their_line() {
     // Check that a value of the wrong type, a bad list item and text that is no TOML name their
     // line.

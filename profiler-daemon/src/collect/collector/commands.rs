@@ -82,9 +82,9 @@ impl Collector {
     }
 
     /// Sets targets that exist, all or none of them, and says so to whoever reads what is in force.
-    pub(super) fn set_targets(&mut self, targets: Targets) -> Result<Targets, TargetsRefused> {
+    fn set_targets(&mut self, targets: Targets) -> Result<Targets, TargetsRefused> {
         let before = self.targets.borrow().clone();
-        targets::replace(&mut self.kernel, &targets, &before)?;
+        targets::replace(&mut self.kernel, &targets, Some(&before))?;
         self.targets.send_replace(targets.clone());
         Ok(targets)
     }
