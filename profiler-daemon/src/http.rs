@@ -21,6 +21,7 @@ mod record;
 mod report_memory;
 mod reports;
 mod respond;
+mod room;
 mod seats;
 mod serve;
 mod shared;

@@ -12,7 +12,7 @@ mod table;
 
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
 pub use input::MetricsInput;
-pub use requests::{RequestCounts, StreamCounts, StreamEnd, StreamTotals};
+pub use requests::{AnswerCounts, RequestCounts, StreamCounts, StreamEnd, StreamTotals};
 
 /// The content type of the exposition.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,6 +1,6 @@
 //! What a question is answered with, and in which formats it can be written.
 
-use std::io;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -17,39 +17,39 @@ pub(crate) trait Answer: Send {
     ///
     /// # Errors
     /// It cannot be written in this format.
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()>;
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The bytes of an answer.
+/// Writes an answer.
 ///
 /// # Errors
 /// It cannot be written in this format.
-pub(crate) fn written(answer: &dyn Answer, format: Format) -> Result<Vec<u8>, Problem> {
-    let mut body = Vec::new();
-    match answer.write(format, &mut body) {
-        Ok(()) => Ok(body),
-        Err(error) => Err(Problem::internal(error.to_string())),
-    }
+pub(crate) fn write_answer(
+    answer: &dyn Answer,
+    format: Format,
+    out: &mut dyn Write,
+) -> Result<(), Problem> {
+    let written = answer.write(format, out);
+    written.map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// Writes JSON that ends in a line break.
 ///
 /// # Errors
 /// The value cannot be JSON.
-pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
-    out.push(b'\n');
-    Ok(())
+    out.write_all(b"\n")
 }
 
 /// JSON, and text by a function of its own.
 pub(crate) struct Shown<R>(
     pub(crate) R,
-    pub(crate) fn(&R, &mut Vec<u8>) -> io::Result<()>,
+    pub(crate) fn(&R, &mut dyn Write) -> io::Result<()>,
 );
 
 impl<R: Serialize + Send> Answer for Shown<R> {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Text => (self.1)(&self.0, out),
             _ => write_json(&self.0, out),
@@ -61,9 +61,9 @@ impl<R: Serialize + Send> Answer for Shown<R> {
 pub(crate) struct Report<R>(pub(crate) R);
 
 impl<R: Serialize + TextReport + Send> Answer for Report<R> {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, mut out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Text => text::write(&self.0, out),
+            Format::Text => text::write(&self.0, &mut out),
             _ => write_json(&self.0, out),
         }
     }
@@ -73,10 +73,10 @@ impl<R: Serialize + TextReport + Send> Answer for Report<R> {
 pub(crate) struct AnswerTable<R>(pub(crate) R);
 
 impl<R: Serialize + TextReport + CsvReport + Send> Answer for AnswerTable<R> {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, mut out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Text => text::write(&self.0, out),
-            Format::Csv => csv::write(&self.0, out),
+            Format::Text => text::write(&self.0, &mut out),
+            Format::Csv => csv::write(&self.0, &mut out),
             _ => write_json(&self.0, out),
         }
     }
@@ -89,7 +89,7 @@ pub(crate) struct OneValue {
 }
 
 impl Answer for OneValue {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         format.write_stacks(&self.stacks, self.value, out)
     }
 }
@@ -103,7 +103,12 @@ pub(crate) struct AllValues {
 }
 
 impl Answer for AllValues {
-    fn write(&self, _: Format, out: &mut Vec<u8>) -> io::Result<()> {
-        pprof::write(&self.stacks, self.content, self.sampling_period_ns, out)
+    fn write(&self, _: Format, mut out: &mut dyn Write) -> io::Result<()> {
+        pprof::write(
+            &self.stacks,
+            self.content,
+            self.sampling_period_ns,
+            &mut out,
+        )
     }
 }

@@ -1,7 +1,7 @@
 //! The formats that answers come in, each declared once: what it is called, what it is sent as, how
 //! files of it end, and who writes it. Which of them an answer has is the question's to say.
 
-use std::io;
+use std::io::{self, Write};
 
 use crate::export::saved::ENDING;
 use crate::export::{firefox, flamegraph, folded, speedscope};
@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 /// Writes one value of stacks.
-type WriteStacks = fn(&StackTree, StackValue, &mut Vec<u8>) -> io::Result<()>;
+type WriteStacks = fn(&StackTree, StackValue, &mut dyn Write) -> io::Result<()>;
 
 /// All that is known of a format.
 struct FormatDeclaration {
@@ -84,14 +84,18 @@ impl Format {
                 name: "speedscope",
                 content_type: "application/json",
                 endings: &[".speedscope.json"],
-                write_stacks: Some(speedscope::write),
+                write_stacks: Some(|stacks, value, mut out| {
+                    speedscope::write(stacks, value, &mut out)
+                }),
                 ..PLAIN
             },
             Self::Firefox => &FormatDeclaration {
                 name: "firefox",
                 content_type: "application/json",
                 endings: &[".firefox.json"],
-                write_stacks: Some(firefox::write),
+                write_stacks: Some(|stacks, value, mut out| {
+                    firefox::write(stacks, value, &mut out)
+                }),
                 ..PLAIN
             },
             Self::Json => &FormatDeclaration {
@@ -113,14 +117,16 @@ impl Format {
                 content_type: "image/svg+xml",
                 accepted_as: Some(("image/svg+xml", "image/*")),
                 endings: &[".svg"],
-                write_stacks: Some(flamegraph::write),
+                write_stacks: Some(|stacks, value, mut out| {
+                    flamegraph::write(stacks, value, &mut out)
+                }),
                 ..PLAIN
             },
             Self::Folded => &FormatDeclaration {
                 name: "folded",
                 content_type: "text/plain; charset=utf-8",
                 endings: &[".folded"],
-                write_stacks: Some(folded::write),
+                write_stacks: Some(|stacks, value, mut out| folded::write(stacks, value, &mut out)),
                 ..PLAIN
             },
             Self::Csv => &FormatDeclaration {
@@ -201,7 +207,7 @@ impl Format {
         self,
         stacks: &StackTree,
         value: StackValue,
-        out: &mut Vec<u8>,
+        out: &mut dyn Write,
     ) -> io::Result<()> {
         match self.declared().write_stacks {
             Some(write) => write(stacks, value, out),

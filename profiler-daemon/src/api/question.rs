@@ -44,6 +44,12 @@ pub(crate) trait Question: Send + Sync + 'static {
         None
     }
 
+    /// Whether the answer, or what it is made from, names a function for each node of a call tree
+    /// and not once.
+    fn names_nodes(&self) -> bool {
+        false
+    }
+
     /// Answers it.
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError>;
 }
@@ -56,6 +62,8 @@ pub(crate) trait AnyQuestion: Send + Sync {
     fn needs(&self, snapshot: &Snapshot) -> NeededFrames;
     /// See [`Question::code`].
     fn code(&self) -> Option<CodeSelection<'_>>;
+    /// See [`Question::names_nodes`].
+    fn names_nodes(&self) -> bool;
     /// See [`Question::answer`].
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>)
     -> Result<Box<dyn Answer>, ReportError>;
@@ -72,6 +80,10 @@ impl<Q: Question> AnyQuestion for Q {
 
     fn code(&self) -> Option<CodeSelection<'_>> {
         Question::code(self)
+    }
+
+    fn names_nodes(&self) -> bool {
+        Question::names_nodes(self)
     }
 
     fn answer(

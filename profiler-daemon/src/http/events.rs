@@ -5,7 +5,8 @@
 //! same beats, and those of one beat share one reading of the profile. What an event holds is made
 //! by whoever opens the stream.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::respond::respond;
+use super::room::Written;
 use super::shared::{ServerState, in_time};
 use super::streams::BEAT;
 use super::ties::Ties;
@@ -69,12 +71,12 @@ pub(super) struct MadeEvent {
     /// Their time, Unix nanoseconds.
     pub(super) as_of_unix_ns: UnixNs,
     /// A line of JSON.
-    pub(super) body: Vec<u8>,
+    pub(super) body: Written,
 }
 
 impl MadeEvent {
     /// Data of this very moment.
-    pub(super) fn now(body: Vec<u8>) -> Self {
+    pub(super) fn now(body: Written) -> Self {
         Self {
             as_of_unix_ns: clock::unix_ns(),
             body,
@@ -127,14 +129,20 @@ pub(super) async fn open(
         _place: place,
     };
     let made = stream.make(streams.beat()).await?;
-    stream.first = made.map(|made| stream.event(&made));
+    stream.first = made.map(|made| stream.event(made));
     let ties = Arc::clone(&stream.ties);
-    let body = Body::new(EventBody(Some(Box::pin(stream.next()))));
+    let body = Body::new(EventBody {
+        event: Event::new(),
+        next: Some(Box::pin(stream.next())),
+    });
     let mut response = respond(Format::Events, body);
     response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
     response.extensions_mut().insert(ties);
     Ok(response)
 }
+
+/// The pieces of an event, in order.
+type Event = VecDeque<Bytes>;
 
 /// One stream.
 struct Stream {
@@ -145,7 +153,7 @@ struct Stream {
     /// Time and hash of the data that were sent last.
     sent: Option<(UnixNs, u64)>,
     /// The first event, which was made before the answer began.
-    first: Option<String>,
+    first: Option<Event>,
     /// When it must end.
     ends_at: Instant,
     /// When anything was sent last.
@@ -161,7 +169,7 @@ struct Stream {
 
 impl Stream {
     /// Waits for what is to be sent next; nothing at the end.
-    async fn next(mut self) -> Option<(Bytes, Self)> {
+    async fn next(mut self) -> Option<(Event, Self)> {
         if !self.is_counted {
             self.is_counted = true;
             self.shared.options.requests.streams.opened();
@@ -169,9 +177,10 @@ impl Stream {
         if self.end.is_some() {
             return None;
         }
-        if let Some(event) = self.first.take() {
+        if let Some(mut event) = self.first.take() {
             let retry_ms = BEAT.as_millis() * u128::from(self.interval_beats);
-            return self.say(format!("retry: {retry_ms}\n{event}"));
+            event.push_front(format!("retry: {retry_ms}\n").into());
+            return self.say(event);
         }
         loop {
             let mut stopped = self.stopped.clone();
@@ -193,7 +202,7 @@ impl Stream {
                 () = sleep_until(streams.at(due)) => {}
                 () = sleep_until(silence_ends) => {
                     self.said_at = Instant::now();
-                    return Some((Bytes::from_static(HEARTBEAT), self));
+                    return Some(([Bytes::from_static(HEARTBEAT)].into(), self));
                 }
             }
             let made = tokio::select! {
@@ -206,14 +215,14 @@ impl Stream {
             };
             match made {
                 Ok(Some(made)) => {
-                    let event = self.event(&made);
+                    let event = self.event(made);
                     return self.say(event);
                 }
                 Ok(None) => {}
                 Err(problem) => {
                     self.end = Some(StreamEnd::Failed);
                     let event = format!("event: error\ndata: {}\n\n", line(&problem.to_json()));
-                    return Some((event.into(), self));
+                    return Some(([event.into()].into(), self));
                 }
             }
         }
@@ -228,22 +237,30 @@ impl Stream {
         };
         let made = in_time(&self.shared, (self.make)(Arc::clone(&self.shared), moment)).await??;
         Ok(made.filter(|made| {
-            let hash = self.hasher.hash_one(&made.body);
+            let hash = self.hash(&made.body);
             self.sent.is_none_or(|(_, sent)| sent != hash)
         }))
     }
 
     /// Data as an event. Notes that they are sent.
-    fn event(&mut self, made: &MadeEvent) -> String {
-        self.sent = Some((made.as_of_unix_ns, self.hasher.hash_one(&made.body)));
+    fn event(&mut self, made: MadeEvent) -> Event {
+        self.sent = Some((made.as_of_unix_ns, self.hash(&made.body)));
         let id = rfc3339(made.as_of_unix_ns);
-        format!("id: {id}\ndata: {}\n\n", line(&made.body))
+        made.body.as_line(format!("id: {id}\ndata: "), "\n\n")
     }
 
-    fn say(mut self, event: String) -> Option<(Bytes, Self)> {
+    fn hash(&self, body: &Written) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        for piece in body.pieces() {
+            hasher.write(piece);
+        }
+        hasher.finish()
+    }
+
+    fn say(mut self, event: Event) -> Option<(Event, Self)> {
         self.shared.options.requests.streams.sent();
         self.said_at = Instant::now();
-        Some((event.into(), self))
+        Some((event, self))
     }
 }
 
@@ -268,10 +285,15 @@ impl Drop for Stream {
 }
 
 /// What a stream waits for: what it sends next, and itself for what comes after.
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Stream)>> + Send>>;
+type Next = Pin<Box<dyn Future<Output = Option<(Event, Stream)>> + Send>>;
 
-/// A stream as the body of an answer; nothing once it has ended.
-struct EventBody(Option<Next>);
+/// A stream as the body of an answer.
+struct EventBody {
+    /// What is left of the event that is being sent.
+    event: Event,
+    /// What comes after it; nothing once the stream has ended.
+    next: Option<Next>,
+}
 
 impl HttpBody for EventBody {
     type Data = Bytes;
@@ -281,14 +303,19 @@ impl HttpBody for EventBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(next) = &mut self.0 else {
-            return Poll::Ready(None);
-        };
-        let said = ready!(next.as_mut().poll(context));
-        self.0 = None;
-        Poll::Ready(said.map(|(bytes, stream)| {
-            self.0 = Some(Box::pin(stream.next()));
-            Ok(Frame::data(bytes))
-        }))
+        loop {
+            if let Some(piece) = self.event.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            let Some(next) = &mut self.next else {
+                return Poll::Ready(None);
+            };
+            let said = ready!(next.as_mut().poll(context));
+            self.next = None;
+            if let Some((event, stream)) = said {
+                self.event = event;
+                self.next = Some(Box::pin(stream.next()));
+            }
+        }
     }
 }

@@ -7,9 +7,10 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::changes::respond_json;
 use super::respond::respond;
+use super::room::Output;
 use super::shared::{ServerState, in_time};
 use crate::api::BoxFuture;
-use crate::api::answer::{Answer, written};
+use crate::api::answer::{Answer, write_answer};
 use crate::api::endpoint::Sending;
 use crate::api::format::Format;
 use crate::api::instrumentation::InstrumentationMeant;
@@ -46,7 +47,8 @@ pub(super) async fn send(
         Sending::Events { .. } => Format::Json,
     };
     let answer = in_time(shared, ask).await??;
-    Ok(respond(format, written(&*answer, format)?))
+    let write = move |out: &mut Output| write_answer(&*answer, format, out);
+    Ok(respond(format, shared.room.write(write).await?))
 }
 
 /// Begins one, and answers how it stands; of a dry run, how it would.

@@ -18,6 +18,8 @@ const MAX_RECORDINGS: usize = 4;
 /// Streams of events that are open at the same time, at most a quarter of all connections. Each
 /// holds one for as long as its client likes.
 const MAX_STREAMS: usize = 16;
+/// Bytes of answers that are held for clients that have not taken them yet.
+const ANSWERS_BYTES: usize = 128 << 20;
 /// How long one stream of events may be. Clients made for events come back by themselves.
 const MAX_STREAM_AGE: Duration = Duration::from_secs(3_600);
 /// How long the last answer of an old connection may take: a stream that has just begun then is not
@@ -72,6 +74,9 @@ pub struct HttpOptions {
     pub max_recordings: usize,
     /// Streams of events that are open at the same time.
     pub max_streams: usize,
+    /// Bytes of answers that are held for clients that have not taken them yet, beside the first
+    /// 128 KiB of each; counted in pieces of 256 KiB. A single answer that is larger is held alone.
+    pub answers_bytes: usize,
     /// How long one stream of events may be.
     pub max_stream_age: Duration,
     /// How long a stream of events may say nothing; after that it says that it is there.
@@ -104,6 +109,7 @@ impl HttpOptions {
             sampling_period_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
             max_recordings: MAX_RECORDINGS,
             max_streams: MAX_STREAMS.min(config.http.max_connections / 4).max(1),
+            answers_bytes: ANSWERS_BYTES,
             max_stream_age: MAX_STREAM_AGE,
             heartbeat: HEARTBEAT,
             stopping: watch::Sender::new(false),

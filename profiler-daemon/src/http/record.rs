@@ -55,22 +55,28 @@ pub(super) async fn record(
     if content == Content::Cpu {
         query.tree.value = Some(StackValue::Samples);
     }
-    let mut question = AllValuesBetween {
+    let question = |earlier| AllValuesBetween {
         earlier,
-        scope,
-        query,
+        scope: scope.clone(),
+        query: query.clone(),
         content,
         sampling_period_ns: shared.options.sampling_period_ns,
     };
     let made = async {
-        let turn = Turn::wait(shared, &question).await?;
-        let later = shared.source.snapshot().await?;
-        let earlier = Arc::clone(&question.earlier);
-        let beside = move || Snapshot::with_one_numbering(earlier, later);
-        let (turn, (earlier, later)) = turn.aside(beside).await?;
-        question.earlier = earlier;
-        turn.answer(shared, later, Arc::new(question), Format::Pprof)
-            .await
+        let mut output = shared.room.output();
+        loop {
+            let earlier = Arc::clone(&earlier);
+            let turn = Turn::wait(shared, &question(Arc::clone(&earlier))).await?;
+            let later = shared.source.snapshot().await?;
+            let beside = move || Snapshot::with_one_numbering(earlier, later);
+            let (turn, (earlier, later)) = turn.aside(beside).await?;
+            let asked = Arc::new(question(earlier));
+            let made = turn.answer(shared, later, asked, Format::Pprof, output);
+            match made.await? {
+                Ok(written) => return Ok::<_, Problem>(written),
+                Err(lacking) => output = shared.room.wait(lacking).await?,
+            }
+        }
     };
     Ok(respond(Format::Pprof, in_time(shared, made).await??))
 }

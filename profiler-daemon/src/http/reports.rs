@@ -13,10 +13,11 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::events::{self, MadeEvent};
-use super::report_memory::memory_mib;
+use super::report_memory::{NameBytes, memory_mib, report_bytes};
 use super::respond::respond;
+use super::room::{Lacking, Output, Written};
 use super::shared::ServerState;
-use crate::api::answer::written;
+use crate::api::answer::write_answer;
 use crate::api::endpoint::{AskNow, Sending};
 use crate::api::format::Format;
 use crate::api::problem::Problem;
@@ -70,15 +71,15 @@ pub(super) async fn send_now(
     match sending {
         Sending::Once(format) => {
             let answer = now(Arc::clone(&shared.source)).await;
-            let body = written(&*answer, format)?;
-            Ok(respond(format, body))
+            let write = move |out: &mut Output| write_answer(&*answer, format, out);
+            Ok(respond(format, shared.room.write(write).await?))
         }
         Sending::Events { interval_ns } => {
             events::open(shared, interval_ns, move |shared, _| {
                 Box::pin(async move {
                     let answer = now(Arc::clone(&shared.source)).await;
-                    let body = written(&*answer, Format::Json)?;
-                    Ok(Some(MadeEvent::now(body)))
+                    let write = move |out: &mut Output| write_answer(&*answer, Format::Json, out);
+                    Ok(Some(MadeEvent::now(shared.room.write(write).await?)))
                 })
             })
             .await
@@ -86,26 +87,40 @@ pub(super) async fn send_now(
     }
 }
 
-/// The bytes of an answer from the profile as it is now.
+/// An answer from the profile as it is now.
 pub(super) async fn body(
     shared: &ServerState,
     question: Arc<dyn AnyQuestion>,
     format: Format,
-) -> Result<Vec<u8>, Problem> {
-    let turn = Turn::wait(shared, &*question).await?;
-    let snapshot = shared.source.snapshot().await?;
-    turn.answer(shared, snapshot, question, format).await
+) -> Result<Written, Problem> {
+    let mut output = shared.room.output();
+    loop {
+        let turn = Turn::wait(shared, &*question).await?;
+        let snapshot = shared.source.snapshot().await?;
+        let asked = Arc::clone(&question);
+        match turn.answer(shared, snapshot, asked, format, output).await? {
+            Ok(written) => return Ok(written),
+            Err(lacking) => output = shared.room.wait(lacking).await?,
+        }
+    }
 }
 
-/// The bytes of an answer from this profile.
+/// An answer from this profile.
 pub(super) async fn of_snapshot(
     shared: &ServerState,
     snapshot: Arc<Snapshot>,
     question: Arc<dyn AnyQuestion>,
     format: Format,
-) -> Result<Vec<u8>, Problem> {
-    let turn = Turn::wait(shared, &*question).await?;
-    turn.answer(shared, snapshot, question, format).await
+) -> Result<Written, Problem> {
+    let mut output = shared.room.output();
+    loop {
+        let turn = Turn::wait(shared, &*question).await?;
+        let (seen, asked) = (Arc::clone(&snapshot), Arc::clone(&question));
+        match turn.answer(shared, seen, asked, format, output).await? {
+            Ok(written) => return Ok(written),
+            Err(lacking) => output = shared.room.wait(lacking).await?,
+        }
+    }
 }
 
 /// The right to make a report.
@@ -159,15 +174,11 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Waits until there is memory for a report on this profile. It is the last that is waited for,
-    /// so nobody waits for who waits.
-    async fn wait_for_memory(
-        mut self,
-        shared: &ServerState,
-        snapshot: &Snapshot,
-    ) -> Result<Self, Problem> {
+    /// Waits until there is memory for a report that takes so many bytes. It is the last that is
+    /// waited for, so nobody waits for who waits.
+    async fn wait_for_memory(mut self, shared: &ServerState, bytes: u64) -> Result<Self, Problem> {
         let memory = Arc::clone(&shared.reports_memory);
-        let memory = memory.acquire_many_owned(memory_mib(snapshot.stack_bytes()));
+        let memory = memory.acquire_many_owned(memory_mib(bytes));
         let stopping = |_| Problem::overloaded("the server is stopping");
         self.memory = Some(memory.await.map_err(stopping)?);
         Ok(self)
@@ -200,17 +211,26 @@ impl<'a> Turn<'a> {
         Ok((turn, done))
     }
 
-    /// The bytes of an answer.
+    /// Writes an answer. Where there was no room for it, all else that it took is free again: its
+    /// turn is over, and it is made anew once there is.
     pub(super) async fn answer(
         self,
         shared: &ServerState,
         snapshot: Arc<Snapshot>,
         question: Arc<dyn AnyQuestion>,
         format: Format,
-    ) -> Result<Vec<u8>, Problem> {
+        mut output: Output,
+    ) -> Result<Result<Written, Lacking>, Problem> {
         let (seen, asked) = (Arc::clone(&snapshot), Arc::clone(&question));
-        let (mut turn, frames) = self.aside(move || asked.needs(&seen)).await?;
-        let names = shared.source.names(Arc::clone(&snapshot), frames?).await;
+        let (turn, frames) = self.aside(move || asked.needs(&seen)).await?;
+        let frames = frames?;
+        let names = shared
+            .source
+            .names(Arc::clone(&snapshot), frames.clone())
+            .await;
+        let known = Arc::clone(&names);
+        let measure = move || NameBytes::of(&frames, &*known);
+        let (mut turn, name_bytes) = turn.aside(measure).await?;
         let mut lines: Arc<dyn Lines + Send + Sync> = Arc::new(no_lines());
         if question.code().is_some() {
             let (seen, known) = (Arc::clone(&snapshot), Arc::clone(&names));
@@ -228,15 +248,17 @@ impl<'a> Turn<'a> {
             lines = shared.source.lines(snapshot, frames, patience).await;
         }
         // Not before: nobody is to wait for debug information of others.
-        let turn = turn.wait_for_memory(shared, &snapshot).await?;
+        let bytes = report_bytes(snapshot.stack_bytes(), name_bytes, question.names_nodes());
+        let turn = turn.wait_for_memory(shared, bytes).await?;
         let write = move || {
             let known = Known {
                 names: &*names,
                 lines: &*lines,
             };
-            written(&*question.answer(&snapshot, known)?, format)
+            write_answer(&*question.answer(&snapshot, known)?, format, &mut output)?;
+            Ok(output.finish())
         };
-        let (_turn, body) = turn.aside(write).await?;
-        body
+        let (_turn, written) = turn.aside(write).await?;
+        written
     }
 }

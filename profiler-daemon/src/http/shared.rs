@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::options::HttpOptions;
 use super::report_memory::REPORTS_MEMORY_MIB;
+use super::room::Room;
 use super::streams::Streams;
 use crate::api::problem::Problem;
 use crate::api::{Source, openapi_document};
@@ -25,6 +26,8 @@ pub(super) struct ServerState {
     pub(super) line_reports: Semaphore,
     /// Permits for profiles of the next seconds.
     pub(super) recordings: Semaphore,
+    /// Room for answers until clients have taken them.
+    pub(super) room: Room,
     /// What streams of events share.
     pub(super) streams: Streams,
     /// The description of the interface.
@@ -40,6 +43,7 @@ impl ServerState {
             waiting_reports: Semaphore::new((options.max_connections / 4).max(1)),
             line_reports: Semaphore::new(options.max_line_reports),
             recordings: Semaphore::new(options.max_recordings),
+            room: Room::new(&options),
             streams: Streams::new(options.max_streams),
             openapi: openapi_document().into(),
             options,

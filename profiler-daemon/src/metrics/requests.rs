@@ -10,11 +10,15 @@ use std::sync::{Mutex, PoisonError};
 /// three digits.
 #[derive(Debug, Default)]
 pub struct RequestCounts {
-    answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    by_code: Mutex<BTreeMap<(&'static str, u16), u64>>,
     /// Connections that gave way to new ones.
     given_up: AtomicU64,
     /// Streams of events.
     pub streams: StreamCounts,
+    /// What is held of answers.
+    pub answers: AnswerCounts,
+    /// Answers for which there was no room.
+    answers_refused: AtomicU64,
 }
 
 impl RequestCounts {
@@ -29,20 +33,56 @@ impl RequestCounts {
         self.given_up.load(Ordering::Relaxed)
     }
 
+    /// Counts an answer that was refused as others that are held left no room for it.
+    pub fn count_answer_refused(&self) {
+        self.answers_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many answers were refused as others that are held left no room for them.
+    #[must_use]
+    pub fn answers_refused(&self) -> u64 {
+        self.answers_refused.load(Ordering::Relaxed)
+    }
+
     /// Counts one answer.
     pub fn count(&self, handler: &'static str, code: u16) {
-        let mut counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((handler, code)).or_default() += 1;
     }
 
     /// All counts so far, in the order of handlers and codes.
     #[must_use]
     pub fn totals(&self) -> Vec<(&'static str, u16, u64)> {
-        let counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.by_code.lock().unwrap_or_else(PoisonError::into_inner);
         counts
             .iter()
             .map(|((handler, code), count)| (*handler, *code, *count))
             .collect()
+    }
+}
+
+/// What is held of answers that their clients have not taken yet.
+#[derive(Debug, Default)]
+pub struct AnswerCounts {
+    held_bytes: AtomicU64,
+}
+
+impl AnswerCounts {
+    /// Counts memory that holds a part of an answer, until [`let_go`](Self::let_go) has as many
+    /// bytes.
+    pub fn hold(&self, bytes: u64) {
+        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts memory that was held and is free again.
+    pub fn let_go(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// The memory that answers hold now, bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 }
 

@@ -80,6 +80,9 @@ impl Daemon {
             requests.count("functions", code);
         }
         requests.count_given_up();
+        requests.count_answer_refused();
+        requests.answers.hold(5);
+        requests.answers.let_go(2);
         for end in [StreamEnd::Client, StreamEnd::Slow, StreamEnd::Slow] {
             requests.streams.opened();
             requests.streams.ended(end);
@@ -182,6 +185,8 @@ fn every_metric_is_exposed_with_its_numbers() {
         "profiler_memory_bytes{part=\"frames\"} 300",
         "profiler_http_connections_given_up_total 1",
         "profiler_table_used_ratio{table=\"frames\"} 0.9",
+        "profiler_http_answers_held_bytes 3",
+        "profiler_http_answers_refused_total 1",
         "profiler_http_streams 1",
         "profiler_http_streams_ended_total{reason=\"slow\"} 2",
         "profiler_losses_total{cause=\"map_full\"} 0",

@@ -16,6 +16,7 @@ mod pprof;
 mod reports;
 mod schemathesis;
 mod sessions;
+mod slow_readers;
 mod targets;
 mod timeline;
 

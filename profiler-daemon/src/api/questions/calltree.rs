@@ -1,6 +1,6 @@
 //! The call tree, or one value of its stacks in the format of another tool.
 
-use std::io;
+use std::io::{self, Write};
 
 use crate::api::answer::{Answer, OneValue, Report};
 use crate::api::described::Described;
@@ -56,7 +56,7 @@ enum TreeOrStacks {
 }
 
 impl Answer for TreeOrStacks {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Tree(tree) => tree.write(format, out),
             Self::Stacks(stacks) => stacks.write(format, out),
@@ -73,6 +73,10 @@ impl Question for CallTreeQuestion {
 
     fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
+    }
+
+    fn names_nodes(&self) -> bool {
+        true
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
@@ -101,6 +105,10 @@ impl Question for OneValueOf {
 
     fn needs(&self, snapshot: &Snapshot) -> NeededFrames {
         report::frames_needed(snapshot, &self.scope)
+    }
+
+    fn names_nodes(&self) -> bool {
+        true
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {

@@ -17,8 +17,7 @@ pub(crate) const STATUS: Get = Get {
             Box::pin(async move {
                 source.renew_status().await;
                 Box::new(Shown(source.status(), |status, out| {
-                    out.extend(status.to_text().into_bytes());
-                    Ok(())
+                    out.write_all(status.to_text().as_bytes())
                 })) as Box<dyn Answer>
             })
         },
@@ -33,8 +32,7 @@ pub(crate) const TARGETS: Get = Get {
     does: Does::Now(
         |source| {
             let answer = Box::new(Shown(source.targets(), |targets, out| {
-                out.extend(targets_text(targets).into_bytes());
-                Ok(())
+                out.write_all(targets_text(targets).as_bytes())
             }));
             Box::pin(std::future::ready(answer as Box<dyn Answer>))
         },

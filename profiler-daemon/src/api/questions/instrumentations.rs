@@ -1,6 +1,6 @@
 //! Instrumentations: which there are, and what one has measured.
 
-use std::io;
+use std::io::{self, Write};
 
 use crate::api::answer::{Answer, Shown, write_json};
 use crate::api::described::Described;
@@ -24,7 +24,10 @@ pub(crate) const INSTRUMENTATIONS: Get = Get {
             Box::pin(async move {
                 let instrumentations = source.instrumentations().await?;
                 let all = Instrumentations { instrumentations };
-                Ok(Box::new(Shown(all, write_list)) as Box<dyn Answer>)
+                Ok(
+                    Box::new(Shown(all, |all, mut out| write_list(all, &mut out)))
+                        as Box<dyn Answer>,
+                )
             })
         },
         Described::report::<Instrumentations>(&[Format::Json, Format::Text]),
@@ -63,10 +66,10 @@ pub(crate) fn unknown(id: u32) -> Problem {
 struct One(Instrumentation);
 
 impl Answer for One {
-    fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, format: Format, mut out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Text => write_one(&self.0, out),
-            Format::Csv => csv::write(&self.0, out),
+            Format::Text => write_one(&self.0, &mut out),
+            Format::Csv => csv::write(&self.0, &mut out),
             _ => write_json(&self.0, out),
         }
     }

@@ -46,8 +46,8 @@ impl Question for Screen {
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
         let overview = report::overview(snapshot, &self.0, known.names)?;
-        Ok(Shown(overview, |overview, out| {
-            overview::write(overview, out)
+        Ok(Shown(overview, |overview, mut out| {
+            overview::write(overview, &mut out)
         }))
     }
 }

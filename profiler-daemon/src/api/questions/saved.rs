@@ -1,6 +1,6 @@
 //! The whole profile as a file, for `--replay`.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::api::answer::Answer;
@@ -57,7 +57,7 @@ impl Question for SavedQuestion {
 }
 
 impl Answer for serde_json::Result<Saved> {
-    fn write(&self, _: Format, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, _: Format, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Ok(saved) => saved.write(out),
             Err(error) => Err(io::Error::other(error.to_string())),

@@ -35,8 +35,7 @@ impl Question for AllSessions {
 
     fn answer(&self, snapshot: &Snapshot, _: Known<'_>) -> Result<Self::Answer, ReportError> {
         Ok(Shown(report::sessions(snapshot), |list, out| {
-            out.extend(sessions::to_text(list).into_bytes());
-            Ok(())
+            out.write_all(sessions::to_text(list).as_bytes())
         }))
     }
 }
