@@ -2,8 +2,8 @@
 //!
 //! It asks what the HTTP interface can be asked and computes nothing that a report says: of a
 //! daemon that runs, or of a profiler that starts and ends with it. `state` is what keys change,
-//! `question` what is asked for it, `peer` who is asked, `answer` what came of it, `columns` what of
-//! that there is room for, `draw` how it looks; `screen` is the terminal.
+//! `question` what is asked for it, `peer` who is asked, `answer` what came of it, `columns` what
+//! of that there is room for, `draw` how it looks; `screen` is the terminal.
 
 mod answer;
 mod columns;

@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    // Check that the chance at the end of a call grows with the marks that have fallen in it, waiting
-    // or running, up to one, and is that of the age where none has, or marks have no gaps.
+    // Check that the chance at the end of a call grows with the marks that have fallen in it,
+    // waiting or running, up to one, and is that of the age where none has, or marks have no gaps.
     #[test]
     fn the_chance_grows_with_the_marks() {
         let mut marks = ThreadMarks::default();

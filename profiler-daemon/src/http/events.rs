@@ -246,7 +246,7 @@ impl Stream {
     fn event(&mut self, made: MadeEvent) -> Event {
         self.sent = Some((made.as_of_unix_ns, self.hash(&made.body)));
         let id = rfc3339(made.as_of_unix_ns);
-        made.body.as_line(format!("id: {id}\ndata: "), "\n\n")
+        made.body.into_line(format!("id: {id}\ndata: "), "\n\n")
     }
 
     fn hash(&self, body: &Written) -> u64 {

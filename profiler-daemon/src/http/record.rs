@@ -57,7 +57,7 @@ pub(super) async fn record(
     }
     let question = |earlier| AllValuesBetween {
         earlier,
-        scope: scope.clone(),
+        scope,
         query: query.clone(),
         content,
         sampling_period_ns: shared.options.sampling_period_ns,

@@ -263,7 +263,7 @@ impl Written {
     }
 
     /// Its pieces between two others, without the line break at its end.
-    pub(super) fn as_line(mut self, before: String, after: &'static str) -> VecDeque<Bytes> {
+    pub(super) fn into_line(mut self, before: String, after: &'static str) -> VecDeque<Bytes> {
         if let Some(last) = self.pieces.back_mut() {
             last.truncate(last.trim_ascii_end().len());
         }

@@ -1,3 +1,5 @@
+//! Answers are held within the room that there is, and what is taken makes room.
+
 use super::*;
 use crate::config::Config;
 
@@ -88,6 +90,6 @@ fn events_are_lines() {
     let pieces = output
         .finish()
         .unwrap()
-        .as_line("data: ".to_owned(), "\n\n");
+        .into_line("data: ".to_owned(), "\n\n");
     assert_eq!(Vec::from(pieces).concat(), b"data: {}\n\n");
 }

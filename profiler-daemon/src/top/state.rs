@@ -231,7 +231,8 @@ impl State {
         KeyEffect::Question
     }
 
-    /// From the list of processes to the functions of one; not from one that is about to be another.
+    /// From the list of processes to the functions of one; not from a list that is about to be
+    /// another.
     fn enter(&mut self) -> KeyEffect {
         match (&self.view, self.selected_key()) {
             (ScreenView::Processes, Some(process)) if self.is_answered => {
