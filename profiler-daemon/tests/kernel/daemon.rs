@@ -27,6 +27,20 @@ pub(crate) fn daemon_exe() -> &'static Path {
     })
 }
 
+/// A command that heeds signals, whoever has these tests run: under `nohup`, or behind a shell, some
+/// are ignored, and who is executed inherits that.
+pub(crate) fn heeds_signals(command: &mut Command) {
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// How long the daemon may take to be ready, and how long to stop. Under emulation the verifier of
 /// Linux 7.2 alone takes 25 s.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -167,6 +181,7 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
+        heeds_signals(&mut command);
         let child = spawn_for_the_whole_run(command).expect("the daemon's file can be executed");
         let mut daemon = Self {
             child: Some(child),

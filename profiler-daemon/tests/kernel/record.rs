@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::class_names::CLASSES;
-use crate::daemon::{daemon_exe, privileged};
+use crate::daemon::{daemon_exe, heeds_signals, privileged};
 use crate::reads::{self, assert_share, number, rows, text};
 use crate::workload::{self, Workload};
 
@@ -23,6 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn record(arguments: &[&str]) -> Command {
     let mut command = Command::new(daemon_exe());
     command.arg("record").args(arguments).stdin(Stdio::null());
+    heeds_signals(&mut command);
     command
 }
 

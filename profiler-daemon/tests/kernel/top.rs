@@ -254,7 +254,7 @@ fn over_a_daemon() {
     pty.until_screen("the one process", |screen| {
         screen.lines().any(|line| line.starts_with("1 of 1 "))
     });
-    pty.until(&format!("{:>8}", busy.0.id()));
+    pty.until(&format!(" {} ", busy.0.id()));
     pty.press("\r");
     pty.until(&format!("functions of {} {name}", busy.0.id()));
     pty.until("split_sixty");
