@@ -93,16 +93,7 @@ pub(super) async fn body(
     question: Arc<dyn AnyQuestion>,
     format: Format,
 ) -> Result<Written, Problem> {
-    let mut output = shared.room.output();
-    loop {
-        let turn = Turn::wait(shared, &*question).await?;
-        let snapshot = shared.source.snapshot().await?;
-        let asked = Arc::clone(&question);
-        match turn.answer(shared, snapshot, asked, format, output).await? {
-            Ok(written) => return Ok(written),
-            Err(lacking) => output = shared.room.wait(lacking).await?,
-        }
-    }
+    made(shared, None, question, format).await
 }
 
 /// An answer from this profile.
@@ -112,10 +103,25 @@ pub(super) async fn of_snapshot(
     question: Arc<dyn AnyQuestion>,
     format: Format,
 ) -> Result<Written, Problem> {
+    made(shared, Some(snapshot), question, format).await
+}
+
+/// An answer from this profile, or as it is once it is its turn; made anew where there was no room
+/// for it, once there is.
+async fn made(
+    shared: &ServerState,
+    snapshot: Option<Arc<Snapshot>>,
+    question: Arc<dyn AnyQuestion>,
+    format: Format,
+) -> Result<Written, Problem> {
     let mut output = shared.room.output();
     loop {
         let turn = Turn::wait(shared, &*question).await?;
-        let (seen, asked) = (Arc::clone(&snapshot), Arc::clone(&question));
+        let seen = match &snapshot {
+            Some(snapshot) => Arc::clone(snapshot),
+            None => shared.source.snapshot().await?,
+        };
+        let asked = Arc::clone(&question);
         match turn.answer(shared, seen, asked, format, output).await? {
             Ok(written) => return Ok(written),
             Err(lacking) => output = shared.room.wait(lacking).await?,

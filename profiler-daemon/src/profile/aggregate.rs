@@ -54,6 +54,18 @@ pub(super) struct Open {
     pub(super) exact: WaitNs,
 }
 
+/// Which stack has the wait of a thread that was open at the last pass, where one has: of the
+/// intervals that are open, or of those of the pass before once they are cleared.
+pub(super) fn was_open(
+    open: &[Open],
+    last_open: &HashMap<u32, NodeId>,
+    thread: u32,
+) -> Option<NodeId> {
+    let at = open.binary_search_by_key(&thread, |open| open.thread);
+    let leaf = at.ok().map(|at| open[at].leaf);
+    leaf.or_else(|| last_open.get(&thread).copied())
+}
+
 /// What an aggregate refused or could not place; counted by the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
@@ -285,8 +297,6 @@ impl Aggregate {
     /// Notes what the time of a thread was found to be, of the kinds that are divided by marks.
     /// What its totals do not yet allow comes with a later update, since these are absolute.
     fn place_kinds(&mut self, now: Now, update: &ThreadUpdate) {
-        let index = self.threads.get(&update.thread).map(|thread| thread.index);
-        let was_open = index.and_then(|index| self.was_open(index));
         let Some(thread) = Arc::make_mut(&mut self.threads).get_mut(&update.thread) else {
             return;
         };
@@ -302,7 +312,7 @@ impl Aggregate {
             let found = Found {
                 ns: part,
                 unattributed_ns: room,
-                may_be_older: was_open.is_none(),
+                may_be_older: was_open(&self.open, &self.last_open, thread.index).is_none(),
                 segment_ns: now.segment_ns,
             };
             totals.kinds[index] += part;
@@ -394,13 +404,6 @@ impl Aggregate {
                 .gain(now.segment_ns, thread, CellKind::Class(class), gain);
         }
         false
-    }
-
-    /// Which stack has the wait that was open at the last pass, where one has.
-    pub(super) fn was_open(&self, thread: u32) -> Option<NodeId> {
-        let at = self.open.binary_search_by_key(&thread, |open| open.thread);
-        let open = at.ok().map(|at| self.open[at].leaf);
-        open.or_else(|| self.last_open.get(&thread).copied())
     }
 
     /// Forgets the open intervals of the last pass, but not where they were.

@@ -10,7 +10,7 @@ use profiler_common::{
 };
 
 use super::{
-    aggregate::{Aggregate, Refusals},
+    aggregate::{Aggregate, Refusals, was_open},
     budget::NodeBudget,
     input::{LossCause, StackDelta},
     now::Now,
@@ -152,7 +152,8 @@ impl Aggregate {
                 let found = Found {
                     ns: part,
                     unattributed_ns,
-                    may_be_older: self.was_open(index).is_none_or(|open| open == leaf),
+                    may_be_older: was_open(&self.open, &self.last_open, index)
+                        .is_none_or(|open| open == leaf),
                     segment_ns: now.segment_ns,
                 };
                 self.history

@@ -123,9 +123,19 @@ impl SleepRuns {
 
     /// Those of a thread and class that nothing has, newest first.
     pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = SleepRun> {
+        self.pending_since(thread, class, MonoNs::ZERO)
+    }
+
+    /// Those of them that began then or later.
+    pub(super) fn pending_since(
+        &self,
+        thread: u32,
+        class: usize,
+        from_ns: MonoNs,
+    ) -> impl Iterator<Item = SleepRun> {
         let of_thread = self
             .0
-            .range((thread, MonoNs::ZERO)..=(thread, MonoNs::MAX))
+            .range((thread, from_ns)..=(thread, MonoNs::MAX))
             .rev();
         of_thread
             .map(whole)

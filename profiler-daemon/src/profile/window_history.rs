@@ -291,10 +291,11 @@ impl WindowHistory {
     fn places(&self, thread: u32, class: usize, found: Found) -> Vec<(PendingPlace, u64)> {
         let now = self.segments.back();
         let now = now.filter(|segment| segment.from_ns == found.segment_ns);
-        let slept = self.sleep_runs.pending(thread, class);
+        let slept = self
+            .sleep_runs
+            .pending_since(thread, class, found.segment_ns);
         let recent_ns = now.map_or(0, |segment| segment.pending(thread, class))
             + slept
-                .take_while(|sleep_run| sleep_run.from_ns >= found.segment_ns)
                 .map(|sleep_run| sleep_run.to_ns - sleep_run.from_ns)
                 .sum::<u64>();
         let older_ns = found.unattributed_ns.saturating_sub(recent_ns);

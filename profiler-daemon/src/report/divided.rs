@@ -84,7 +84,8 @@ impl Divided {
             self.values[*cell as usize].add(&Values::from(product));
         }
         let not_sampled = stratum.not_sampled_kinds();
-        for kind in Kind::ALL {
+        let kinds_of = Kind::ALL.into_iter();
+        for kind in kinds_of.filter(|kind| not_sampled[*kind as usize] > 0) {
             let members = shared.members.iter();
             let of_members: Vec<u64> = members
                 .map(|(member, set)| totals_of(set, &kinds[*member as usize])[kind as usize])

@@ -27,8 +27,8 @@ pub(crate) fn daemon_exe() -> &'static Path {
     })
 }
 
-/// A command that heeds signals, whoever has these tests run: under `nohup`, or behind a shell, some
-/// are ignored, and who is executed inherits that.
+/// A command that heeds signals, whoever has these tests run: under `nohup`, or behind a shell,
+/// some are ignored, and who is executed inherits that.
 pub(crate) fn heeds_signals(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
